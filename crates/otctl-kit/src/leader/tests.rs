@@ -1,0 +1,4 @@
+//! The step table, and candidates against an API server in memory.
+
+mod faults;
+mod table;
