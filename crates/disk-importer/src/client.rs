@@ -32,8 +32,8 @@ const MAX_REDIRECTS: usize = 3;
 /// What the http parser buffers; together with the socket's buffer it is what a kill loses.
 const READ_BUFFER_BYTES: usize = 32 * 1024;
 
-/// Entity tags longer than this are not kept: they would not fit a report.
-const LONGEST_ETAG: usize = 512;
+/// Entity tags and dates longer than this are not kept: they would not fit a report.
+const LONGEST_VALIDATOR: usize = 512;
 
 /// Asks one source.
 pub struct Client {
@@ -61,6 +61,8 @@ pub struct Reply {
     pub answer: Answer,
     /// The entity tag as sent.
     pub etag: Option<String>,
+    /// When the source was last modified, as sent.
+    pub last_modified: Option<String>,
     /// Whether the server calls the body an HTML page.
     pub is_page: bool,
     /// The bytes.
@@ -195,7 +197,8 @@ impl Client {
         let answer = answer(url, response.status(), response.headers())?;
         Ok(Reply {
             answer,
-            etag: etag(response.headers()),
+            etag: short_text(response.headers(), &header::ETAG),
+            last_modified: short_text(response.headers(), &header::LAST_MODIFIED),
             is_page: is_page(response.headers()),
             body: Body {
                 incoming: response.into_body(),
@@ -294,9 +297,9 @@ fn content_range(headers: &HeaderMap) -> Option<(Option<u64>, Option<u64>)> {
     Some((first, total.trim().parse().ok()))
 }
 
-fn etag(headers: &HeaderMap) -> Option<String> {
-    let etag = headers.get(header::ETAG)?.to_str().ok()?;
-    (!etag.is_empty() && etag.len() <= LONGEST_ETAG).then(|| etag.to_owned())
+fn short_text(headers: &HeaderMap, name: &header::HeaderName) -> Option<String> {
+    let text = headers.get(name)?.to_str().ok()?;
+    (!text.is_empty() && text.len() <= LONGEST_VALIDATOR).then(|| text.to_owned())
 }
 
 fn is_page(headers: &HeaderMap) -> bool {
@@ -391,7 +394,8 @@ mod tests {
 
     #[test]
     fn overlong_entity_tags_are_not_kept() {
-        assert_eq!(etag(&headers(&[("etag", "W/\"a\"")])).unwrap(), "W/\"a\"");
-        assert_eq!(etag(&headers(&[("etag", &"a".repeat(600))])), None);
+        let etag = |text: &str| short_text(&headers(&[("etag", text)]), &header::ETAG);
+        assert_eq!(etag("W/\"a\"").unwrap(), "W/\"a\"");
+        assert_eq!(etag(&"a".repeat(600)), None);
     }
 }

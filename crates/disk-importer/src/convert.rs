@@ -22,6 +22,9 @@ use crate::sha256::Sum;
 
 const CHUNK_BYTES: usize = 1024 * 1024;
 
+/// Holes are taken in stretches of this, so that being told to stop is noticed in between.
+const LONGEST_STRETCH: u64 = 512 * 1024 * 1024;
+
 type Image = FormatAccess<imago::file::File>;
 
 /// Writes the image at `source` as the disk of `target`; gives the disk's sum. Blocks.
@@ -83,7 +86,8 @@ fn copy_image(image: &Image, disk: &mut Disk, cancel: &CancellationToken) -> Res
     let mut chunk = vec![0; CHUNK_BYTES];
     let mut offset = 0;
     while offset < image.size() {
-        let left = image.size() - offset;
+        go_on(cancel)?;
+        let left = (image.size() - offset).min(LONGEST_STRETCH);
         let (mapping, length) = image.get_mapping(offset, left).map_err(|error| damaged(&error))?;
         if length == 0 {
             return Err(damaged(&io::ErrorKind::UnexpectedEof.into()));

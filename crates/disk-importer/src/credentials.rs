@@ -17,7 +17,7 @@ const SECRET_KEY_NAMES: [&str; 2] = ["secretKey", "AWS_SECRET_ACCESS_KEY"];
 const AUTHORITY_NAME: &str = "ca.crt";
 
 /// What the Secret of an image holds for an http source.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Credentials {
     /// The `authorization` header for the source's own host.
     pub authorization: Option<HeaderValue>,

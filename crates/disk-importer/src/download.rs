@@ -165,10 +165,7 @@ impl<'a> Download<'a> {
 
     /// The version that answers is the one we have bytes of, and the one the probe saw.
     fn check_same(&self, version: &Version) -> Result<(), Failure> {
-        let same_as_kept = self.spool.version().is_none_or(|kept| {
-            let kept = Expected { etag: kept.etag.clone(), size: Some(kept.size) };
-            version.is(&kept)
-        });
+        let same_as_kept = self.spool.version().is_none_or(|kept| kept.is_same_as(version));
         if same_as_kept && version.is(self.expected) {
             return Ok(());
         }
@@ -255,7 +252,8 @@ impl<'a> Download<'a> {
 
 fn version(reply: &Reply, size: Option<u64>, accepts_ranges: bool) -> Result<Version, Failure> {
     let Some(size) = size else { return Err(size_unknown()) };
-    Ok(Version { etag: reply.etag.clone(), size, accepts_ranges })
+    let (etag, last_modified) = (reply.etag.clone(), reply.last_modified.clone());
+    Ok(Version { etag, last_modified, size, accepts_ranges })
 }
 
 /// The server does not say how long the image is.

@@ -38,6 +38,11 @@ pub async fn import(
     if let Some(imported) = finished(kept.as_ref(), &target, tally).await? {
         return Ok(imported);
     }
+    // Reading the kept bytes again takes its time; progress does not fall back meanwhile.
+    if let Some(kept) = &kept {
+        tally.expect_total(kept.version.size);
+        tally.reach(kept.offset);
+    }
     let token = cancel.clone();
     let mut spool = blocking(move || Spool::open(scratch, kept, &token)).await?;
     let facts = fetch_verified(source, &target, &mut spool, tally, cancel).await;

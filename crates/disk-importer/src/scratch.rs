@@ -34,6 +34,9 @@ const READ_CHUNK_BYTES: usize = 1024 * 1024;
 pub struct Version {
     /// The entity tag, when the server gives one.
     pub etag: Option<String>,
+    /// When it was last modified, as the server writes it; says something only without a tag.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_modified: Option<String>,
     /// The source's length in bytes.
     pub size: u64,
     /// Whether the server answered a range request with a range.
@@ -86,15 +89,26 @@ pub struct Spool {
 }
 
 impl Version {
-    /// Whether this is what the probe saw.
+    /// Whether this is what the probe saw; what either does not say is not compared.
     #[must_use]
     pub fn is(&self, expected: &Expected) -> bool {
-        let same_etag = match (&self.etag, &expected.etag) {
-            (Some(ours), Some(theirs)) => ours == theirs,
-            _ => true,
-        };
-        same_etag && expected.size.is_none_or(|size| size == self.size)
+        let same_etag = both_say_the_same(self.etag.as_ref(), expected.etag.as_ref());
+        same_etag.unwrap_or(true) && expected.size.is_none_or(|size| size == self.size)
     }
+
+    /// Whether both are answers about the same bytes. Dates differ between the servers behind
+    /// one name, so they are asked only where there is no tag.
+    #[must_use]
+    pub fn is_same_as(&self, other: &Self) -> bool {
+        let same_etag = both_say_the_same(self.etag.as_ref(), other.etag.as_ref());
+        let same_date =
+            || both_say_the_same(self.last_modified.as_ref(), other.last_modified.as_ref());
+        same_etag.or_else(same_date).unwrap_or(true) && self.size == other.size
+    }
+}
+
+fn both_say_the_same(ours: Option<&String>, theirs: Option<&String>) -> Option<bool> {
+    Some(ours? == theirs?)
 }
 
 impl Scratch {
@@ -302,4 +316,38 @@ impl Spool {
 #[expect(clippy::needless_pass_by_value, reason = "the form that map_err passes")]
 fn failed(error: io::Error) -> Failure {
     Failure::of_volume("use the scratch volume", &error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn version(etag: Option<&str>, date: Option<&str>) -> Version {
+        Version {
+            etag: etag.map(str::to_owned),
+            last_modified: date.map(str::to_owned),
+            size: 7,
+            accepts_ranges: true,
+        }
+    }
+
+    #[test]
+    fn tags_decide_and_dates_only_without_them() {
+        let same = |a: &Version, b: &Version| a.is_same_as(b);
+        assert!(same(&version(Some("a"), Some("1")), &version(Some("a"), Some("2"))));
+        assert!(!same(&version(Some("a"), Some("1")), &version(Some("b"), Some("1"))));
+        assert!(!same(&version(None, Some("1")), &version(None, Some("2"))));
+        assert!(!same(&version(Some("a"), Some("1")), &version(None, Some("2"))));
+        assert!(same(&version(None, Some("1")), &version(Some("a"), None)));
+        assert!(!same(&version(None, None), &Version { size: 8, ..version(None, None) }));
+    }
+
+    #[test]
+    fn a_record_reads_back_and_says_no_more_than_it_knows() {
+        let checkpoint =
+            Checkpoint { version: version(Some("\"a\""), None), offset: 5, complete: None };
+        let text = serde_json::to_string(&checkpoint).unwrap();
+        assert!(!text.contains("lastModified"), "{text}");
+        assert_eq!(serde_json::from_str::<Checkpoint>(&text).unwrap(), checkpoint);
+    }
 }

@@ -11,6 +11,7 @@ use crate::credentials::Credentials;
 use crate::sha256::Sum;
 
 /// Where an image is and what may be done to get it.
+#[derive(Clone)]
 pub struct Source {
     /// Address of the image; without user-info.
     pub url: Url,

@@ -335,9 +335,7 @@ impl ImportReport {
                     source.etag = None;
                 }
             }
-            // An escaped character takes more than one byte of JSON, so this may go round again.
-            let keep = report.message.len().saturating_sub(excess);
-            report.message.truncate(report.message.floor_char_boundary(keep));
+            cut_end(&mut report.message, excess);
         }
     }
 
@@ -347,6 +345,16 @@ impl ImportReport {
     /// When `text` is not a report, for instance because the process died before it wrote one.
     pub fn from_termination_message(text: &str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(text)
+    }
+}
+
+/// Drops characters at the end until about `bytes` bytes of JSON are gone. How many an escaped
+/// one takes is guessed, so the caller looks again; one goes at least, so that comes to an end.
+fn cut_end(text: &mut String, bytes: usize) {
+    let mut dropped = 0;
+    while dropped < bytes {
+        let Some(last) = text.pop() else { return };
+        dropped += if last.is_ascii_control() { 6 } else { last.len_utf8() };
     }
 }
 

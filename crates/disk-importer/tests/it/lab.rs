@@ -126,18 +126,8 @@ pub(crate) async fn run_until(
     cancel: &CancellationToken,
 ) -> ImportReport {
     let tally = Arc::new(Tally::default());
-    let mut source_limits = source.limits;
-    source_limits.disk_size = Some(target.disk_size);
-    let source = Source {
-        url: source.url.clone(),
-        credentials: Credentials {
-            authorization: source.credentials.authorization.clone(),
-            authority: source.credentials.authority.clone(),
-        },
-        access: source.access.clone(),
-        limits: source_limits,
-        timing: source.timing,
-    };
+    let mut source = source.clone();
+    source.limits.disk_size = Some(target.disk_size);
     match import(&source, Arc::new(target), &tally, cancel).await {
         Ok(imported) => report::complete(&tally, Some(imported)),
         Err(failure) => report::failed(&tally, &failure),
