@@ -241,8 +241,8 @@ impl Spool {
         }
     }
 
-    /// Adds the source's next bytes. Small writes into the page cache; every
-    /// [`KEEP_EVERY_BYTES`] they are made safe, which blocks the caller for one sync.
+    /// Adds the source's next bytes. Small writes into the page cache; now
+    /// and then they are made safe, which blocks the caller for a sync.
     ///
     /// # Errors
     /// When the volume fails.
