@@ -1,0 +1,81 @@
+//! The claim with the disk.
+
+use k8s_openapi::api::core::v1::{
+    PersistentVolumeClaim, PersistentVolumeClaimSpec, TypedLocalObjectReference, VolumeResourceRequirements,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kube::ResourceExt;
+use kube::core::DynamicObject;
+use otctl_kit::cluster::erase;
+use otctl_types::diskimage::VolumeMode;
+use otctl_types::names::DISK_CHECKSUM_ANNOTATION;
+use serde_json::json;
+
+use crate::children::Facts;
+use crate::surroundings::storage_class;
+
+/// Share of a file system that is not the file's: CDI's default of 6 %.
+const FILESYSTEM_OVERHEAD_PERCENT: u64 = 6;
+/// Sizes are rounded up to a whole MiB.
+const MIB: u64 = 1 << 20;
+
+/// An empty claim for the disk.
+pub fn claim(facts: &Facts<'_>) -> PersistentVolumeClaim {
+    let spec = &facts.image.spec;
+    let size = volume_size(facts.disk_size().unwrap_or(MIB), spec.volume_mode);
+    PersistentVolumeClaim {
+        metadata: facts.meta(facts.data_name(), "disk"),
+        spec: Some(PersistentVolumeClaimSpec {
+            access_modes: Some(spec.access_modes.iter().map(|mode| mode.as_str().to_owned()).collect()),
+            storage_class_name: storage_class(spec, facts.policy, facts.around).map(str::to_owned),
+            volume_mode: Some(spec.volume_mode.as_str().to_owned()),
+            resources: Some(requests(size)),
+            ..PersistentVolumeClaimSpec::default()
+        }),
+        status: None,
+    }
+}
+
+/// A claim filled from the snapshot of the disk, in place of one that was lost.
+pub fn restored(facts: &Facts<'_>) -> PersistentVolumeClaim {
+    let mut claim = claim(facts);
+    claim.metadata.annotations.get_or_insert_default().extend(facts.hashes());
+    if let Some(spec) = &mut claim.spec {
+        spec.data_source = Some(TypedLocalObjectReference {
+            api_group: Some("snapshot.storage.k8s.io".to_owned()),
+            kind: "VolumeSnapshot".to_owned(),
+            name: facts.data_name(),
+        });
+    }
+    claim
+}
+
+/// The claim with the proof that its data is complete.
+pub fn finished(claim: &PersistentVolumeClaim, facts: &Facts<'_>) -> Box<DynamicObject> {
+    let mut object = erase(&PersistentVolumeClaim::default());
+    object.metadata.name = Some(claim.name_any());
+    object.metadata.namespace = claim.namespace();
+    object.metadata.uid = claim.uid();
+    object.metadata.annotations = Some(facts.hashes());
+    object.data = json!({});
+    object
+}
+
+/// Whether the claim carries that proof.
+pub fn is_finished(claim: &PersistentVolumeClaim) -> bool {
+    claim.annotations().contains_key(DISK_CHECKSUM_ANNOTATION)
+}
+
+/// Bytes a volume must have to hold a disk of `disk` bytes.
+pub(super) fn volume_size(disk: u64, mode: VolumeMode) -> u64 {
+    match mode {
+        VolumeMode::Block => disk,
+        VolumeMode::Filesystem => (disk.saturating_mul(100) / (100 - FILESYSTEM_OVERHEAD_PERCENT)).div_ceil(MIB) * MIB,
+    }
+}
+
+/// The request of that many bytes.
+pub(super) fn requests(bytes: u64) -> VolumeResourceRequirements {
+    let size = Quantity(policy::quantity::format(bytes));
+    VolumeResourceRequirements { requests: Some([("storage".to_owned(), size)].into()), limits: None }
+}

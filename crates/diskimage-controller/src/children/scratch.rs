@@ -1,0 +1,31 @@
+//! The claim with the download: what was fetched survives a killed pod and a failed attempt, and goes when the disk is
+//! complete or nothing more will be tried.
+
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimSpec};
+use otctl_types::diskimage::VolumeMode;
+
+use crate::children::Facts;
+use crate::children::claim::{requests, volume_size};
+use crate::names;
+use crate::surroundings::storage_class;
+
+/// Room for the checkpoint beside the source.
+const CHECKPOINT_ROOM: u64 = 4 << 20;
+
+/// The claim for the download, as large as the source.
+pub fn claim(facts: &Facts<'_>) -> PersistentVolumeClaim {
+    let source = facts.source.as_ref().and_then(|source| source.size).or_else(|| facts.disk_size()).unwrap_or(0);
+    let size = volume_size(source + CHECKPOINT_ROOM, VolumeMode::Filesystem);
+    let class = facts.policy.scratch_storage_class.as_deref().or_else(|| storage_class(&facts.image.spec, facts.policy, facts.around));
+    PersistentVolumeClaim {
+        metadata: facts.meta(names::scratch_name(&facts.name(), facts.revision), "scratch"),
+        spec: Some(PersistentVolumeClaimSpec {
+            access_modes: Some(vec!["ReadWriteOnce".to_owned()]),
+            storage_class_name: class.map(str::to_owned),
+            volume_mode: Some("Filesystem".to_owned()),
+            resources: Some(requests(size)),
+            ..PersistentVolumeClaimSpec::default()
+        }),
+        status: None,
+    }
+}

@@ -1,0 +1,87 @@
+//! The command line of this controller, and what it watches.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Parser;
+use otctl_kit::args::Args as KitArgs;
+use otctl_kit::driver::Trigger;
+use otctl_kit::runtime::{Context, Controllers, RunError};
+use otctl_kit::watch::WatchOptions;
+use otctl_types::names::{DISKIMAGE_CONTROLLER, IMAGE_QUEUE, MANAGED_BY, ROLE_LABEL};
+
+use crate::config::Settings;
+use crate::image::Image;
+use crate::metrics::ImageMetrics;
+use crate::progress::{ProgressBook, ask_imports};
+use crate::queue::{PolicySource, Queue};
+use crate::views::Views;
+use crate::wiring::{Wake, wire_images, wire_queue};
+
+/// Passes over images at a time.
+const IMAGE_PASSES: usize = 16;
+
+/// Syncs VM disk images into the cluster under the policy.
+#[derive(Clone, Debug, Parser)]
+#[command(name = DISKIMAGE_CONTROLLER, version)]
+#[group(id = "diskimage-controller")]
+pub struct Args {
+    /// Settings that every controller has.
+    #[command(flatten)]
+    pub kit: KitArgs,
+    /// Settings of this one.
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+/// Runs the controller until a signal ends it.
+///
+/// # Errors
+/// When it cannot start, or a part of it dies.
+pub async fn run(args: Args) -> Result<ExitCode, RunError> {
+    let settings = args.settings;
+    otctl_kit::runtime::run(&args.kit, DISKIMAGE_CONTROLLER, |context| controllers(context, settings)).await
+}
+
+/// What is watched and what is reconciled.
+pub fn controllers(context: &Context, settings: Settings) -> Controllers {
+    let views = Views::default();
+    let policy = &context.settings.policy;
+    let source = PolicySource { namespace: policy.namespace.clone(), name: policy.name.clone() };
+    let queue = Queue::new(views.clone(), context.cluster.clone(), source, context.clock.clone());
+    let book = ProgressBook::default();
+    let image = Image::new(views.clone(), context.cluster.clone(), Arc::new(settings), book.clone());
+    context.metrics.register(ImageMetrics::new(views.clone()));
+    tokio::spawn(ask_imports(views.clone(), book));
+    watches(context, &views)
+        .reconcile(queue, 1, |trigger| wire_queue(&waking(trigger), &views))
+        .reconcile(image, IMAGE_PASSES, |trigger| wire_images(&waking(trigger), &views))
+}
+
+fn watches(context: &Context, views: &Views) -> Controllers {
+    let policy = &context.settings.policy;
+    let made_here = format!("app.kubernetes.io/managed-by={MANAGED_BY}");
+    context
+        .controllers()
+        .watch(&views.images, context.watch_all())
+        .watch(&views.queues, WatchOptions { fields: format!("metadata.name={IMAGE_QUEUE}"), ..context.watch_all() })
+        .watch(
+            &views.policies,
+            WatchOptions {
+                namespace: Some(policy.namespace.clone()),
+                fields: format!("metadata.name={}", policy.name),
+                ..context.watch_all()
+            },
+        )
+        .watch(&views.jobs, WatchOptions { labels: ROLE_LABEL.to_owned(), ..context.watch_all() })
+        .watch(&views.pods, WatchOptions { labels: ROLE_LABEL.to_owned(), ..context.watch_all() })
+        .watch(&views.claims, WatchOptions { labels: made_here.clone(), ..context.watch_all() })
+        .watch(&views.storage_classes, context.watch_all())
+        .watch_optional(&views.snapshots, WatchOptions { labels: made_here, ..context.watch_all() })
+        .watch_optional(&views.snapshot_classes, context.watch_all())
+}
+
+fn waking(trigger: &Trigger) -> Wake {
+    let trigger = trigger.clone();
+    Arc::new(move |key| trigger.wake(key))
+}

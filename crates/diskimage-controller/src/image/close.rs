@@ -1,0 +1,181 @@
+//! Closing an attempt: what the status remembers of it, and what follows by the policy.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use otctl_types::condition::Reason;
+use otctl_types::diskimage::{Attempt, Budget, VMDiskImageStatus};
+use otctl_types::import::{FailureClass, ImportReason};
+use policy::{Policy, Retry, backoff, retry};
+
+use crate::image::ending::{Ending, Failure};
+use crate::record::{Record, SUCCEEDED};
+
+/// Attempts kept as history.
+const HISTORY: usize = 10;
+/// Longest message kept of an attempt, in characters.
+const MESSAGE_LIMIT: usize = 500;
+/// First wait for something that is missing; doubles up to [`WAITING_MAX`].
+const WAITING_BASE: Duration = Duration::from_secs(30);
+/// Longest wait between two looks at something that is missing.
+const WAITING_MAX: Duration = Duration::from_secs(600);
+
+/// Which attempt is closed.
+#[derive(Clone, Copy, Debug)]
+pub struct Closing<'a> {
+    /// Its number.
+    pub number: i64,
+    /// The ticket it was admitted with.
+    pub ticket: Option<&'a str>,
+    /// When it was admitted.
+    pub started_at: Option<&'a Time>,
+}
+
+/// The memory of `record` with the attempt closed.
+pub fn close(record: &Record, closing: Closing<'_>, ending: &Ending, policy: &Policy, now: Timestamp) -> VMDiskImageStatus {
+    let mut memory = with_budget(record);
+    let sequel = sequel(record, ending, policy, now);
+    memory.last_attempt = Some(closing.number.max(record.last()));
+    memory.open_attempt = None;
+    memory.progress = None;
+    memory.revision = Some(record.revision.clone());
+    if ending.is_charged
+        && let Some(budget) = &mut memory.budget
+    {
+        budget.charged = budget.charged.saturating_add(1);
+    }
+    memory.next_retry_at = sequel.at.map(Time);
+    memory.bytes_transferred = Some(memory.bytes_transferred.unwrap_or(0) + ending.bytes.map_or(0, to_i64));
+    memory.source = source_after(record, ending);
+    remember(&mut memory, attempt(record, closing, ending, sequel.is_final, now));
+    memory
+}
+
+/// The memory with the budget that the object asks for now (I9 when it differs).
+pub fn with_budget(record: &Record) -> VMDiskImageStatus {
+    let mut memory = record.status.clone();
+    if memory.budget.as_ref().is_none_or(|budget| budget.key != record.budget_key) {
+        memory.budget = Some(Budget { key: record.budget_key.clone(), charged: 0 });
+        memory.next_retry_at = None;
+    }
+    if memory.revision.as_ref().is_some_and(|revision| *revision != record.revision) {
+        memory.source = None;
+        memory.next_retry_at = None;
+    }
+    memory.revision = Some(record.revision.clone());
+    memory
+}
+
+/// The memory with the loss of the last copy in it: one more download, but not twice within a day.
+pub fn lose(record: &Record, policy: &Policy, now: Timestamp) -> VMDiskImageStatus {
+    let mut memory = with_budget(record);
+    let day = jiff::SignedDuration::from_hours(24);
+    let is_second = memory.last_loss_at.as_ref().is_some_and(|at| now.duration_since(at.0) < day);
+    let reason = if is_second { Reason::LostRepeatedly } else { Reason::Lost };
+    let message = match is_second {
+        true => "the volume and the snapshot were lost twice within 24 hours; find out what deletes them, then set the annotation pelotech.ot/retry to a new value",
+        false => "the volume and the snapshot are gone; the data is fetched once more",
+    };
+    memory.current = None;
+    memory.last_loss_at = Some(Time(now));
+    memory.next_retry_at = None;
+    let limit = i32::try_from(policy.retry_limit).unwrap_or(i32::MAX);
+    memory.budget = Some(Budget { key: record.budget_key.clone(), charged: limit });
+    let closing = Closing { number: record.last().max(1), ticket: record.status.ticket.as_deref(), started_at: None };
+    let ending = Ending::failed(reason, FailureClass::Transient, message);
+    remember(&mut memory, attempt(record, closing, &ending, is_second, now));
+    memory
+}
+
+struct Sequel {
+    at: Option<Timestamp>,
+    is_final: bool,
+}
+
+/// What follows: nothing, another attempt at a time, or nothing without a person.
+fn sequel(record: &Record, ending: &Ending, policy: &Policy, now: Timestamp) -> Sequel {
+    let Some(failure) = &ending.failure else {
+        return Sequel { at: None, is_final: false };
+    };
+    let charged = record.charged() + u32::from(ending.is_charged);
+    let class = class_of(record, ending, failure);
+    let asked = ending.retry_after_seconds.map(Duration::from_secs);
+    match retry::decide(charged, class, &policy.retry_limits(), now, seed(record), asked) {
+        Retry::At(at) => Sequel { at: Some(at), is_final: false },
+        Retry::Exhausted | Retry::Terminal => Sequel { at: None, is_final: true },
+        Retry::Waiting => Sequel { at: waiting_until(record, failure, now), is_final: false },
+    }
+}
+
+/// The class of a failure, with the one rule that needs history: a source that sends another number of bytes than the
+/// same announced length twice will do so for ever.
+fn class_of(record: &Record, ending: &Ending, failure: &Failure) -> policy::FailureClass {
+    let is_mismatch = failure.reason == Reason::Import(ImportReason::LengthMismatch);
+    let announced = ending.source.as_ref().and_then(|source| source.size).map(to_i64);
+    let is_repeated = is_mismatch
+        && record.last_ended().is_some_and(|last| {
+            last.reason.as_deref() == Some(failure.reason.as_str()) && last.total_bytes == announced
+        });
+    match failure.class {
+        _ if is_repeated => policy::FailureClass::Terminal,
+        FailureClass::Terminal => policy::FailureClass::Terminal,
+        FailureClass::Transient => policy::FailureClass::Transient,
+        FailureClass::Waiting => policy::FailureClass::Waiting,
+    }
+}
+
+/// What is missing is looked at again after 30 s, doubling to 10 min; a suspended or replaced attempt at once.
+fn waiting_until(record: &Record, failure: &Failure, now: Timestamp) -> Option<Timestamp> {
+    if matches!(failure.reason, Reason::Import(ImportReason::Suspended) | Reason::Superseded) {
+        return None;
+    }
+    let is_same = |attempt: &&Attempt| attempt.reason.as_deref() == Some(failure.reason.as_str());
+    let times = record.status.attempts.iter().rev().take_while(is_same).count();
+    let wait = backoff::delay(u32::try_from(times).unwrap_or(u32::MAX).saturating_add(1), WAITING_BASE, WAITING_MAX, None);
+    now.checked_add(wait).ok()
+}
+
+/// What is known of the source after this attempt. A source that changed is looked at anew.
+fn source_after(record: &Record, ending: &Ending) -> Option<otctl_types::import::SourceFacts> {
+    let reason = ending.failure.as_ref().map(|failure| failure.reason);
+    if reason == Some(Reason::Import(ImportReason::SourceChanged)) {
+        return None;
+    }
+    ending.source.clone().or_else(|| with_budget(record).source)
+}
+
+fn attempt(record: &Record, closing: Closing<'_>, ending: &Ending, is_final: bool, now: Timestamp) -> Attempt {
+    let failure = ending.failure.as_ref();
+    Attempt {
+        number: closing.number,
+        ticket: closing.ticket.map(str::to_owned),
+        charged: ending.is_charged,
+        started_at: closing.started_at.cloned(),
+        ended_at: Some(Time(now)),
+        bytes: ending.bytes.map(to_i64),
+        reason: Some(failure.map_or(SUCCEEDED, |failure| failure.reason.as_str()).to_owned()),
+        message: failure.map(|failure| failure.message.chars().take(MESSAGE_LIMIT).collect()),
+        total_bytes: ending.source.as_ref().and_then(|source| source.size).map(to_i64),
+        budget: Some(record.budget_key.clone()),
+        revision: Some(record.revision.clone()),
+        is_final,
+    }
+}
+
+fn remember(memory: &mut VMDiskImageStatus, attempt: Attempt) {
+    memory.attempts.push(attempt);
+    let surplus = memory.attempts.len().saturating_sub(HISTORY);
+    memory.attempts.drain(..surplus);
+}
+
+/// Differs between images and attempts, and is the same when the same end is decided on again after a crash.
+fn seed(record: &Record) -> u64 {
+    let text = format!("{}{}", record.budget_key, record.last());
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// Kubernetes' integers are signed; no image has 8 EiB.
+pub fn to_i64(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}

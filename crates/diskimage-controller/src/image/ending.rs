@@ -1,0 +1,146 @@
+//! How an attempt ended: from a Job, its pod and the importer's report to one value. Classes come from the report's
+//! reason and the API's own reasons, never from the text of a message.
+
+use k8s_openapi::api::core::v1::Pod;
+use otctl_types::condition::Reason;
+use otctl_types::import::{FailureClass, ImportOutcome, ImportReason, ImportReport, SourceFacts};
+
+use crate::image::observe::Work;
+use crate::jobs;
+
+/// The end of an attempt or of a probe.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ending {
+    /// How; none for success.
+    pub failure: Option<Failure>,
+    /// Whether it is paid from the budget.
+    pub is_charged: bool,
+    /// Bytes it fetched, if it lived to tell.
+    pub bytes: Option<u64>,
+    /// What it saw of the source.
+    pub source: Option<SourceFacts>,
+    /// sha256 of the bytes at the source.
+    pub checksum: Option<String>,
+    /// sha256 of the raw disk.
+    pub disk_checksum: Option<String>,
+    /// How long the source asked us to stay away, in seconds.
+    pub retry_after_seconds: Option<u64>,
+}
+
+/// Why an attempt failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The reason, as in conditions, events and metrics.
+    pub reason: Reason,
+    /// What it asks for.
+    pub class: FailureClass,
+    /// A sentence for people.
+    pub message: String,
+}
+
+impl Ending {
+    /// An end without a report.
+    pub fn failed(reason: Reason, class: FailureClass, message: impl Into<String>) -> Self {
+        Self {
+            failure: Some(Failure { reason, class, message: message.into() }),
+            is_charged: false,
+            bytes: None,
+            source: None,
+            checksum: None,
+            disk_checksum: None,
+            retry_after_seconds: None,
+        }
+    }
+
+    /// The same, paid from the budget.
+    #[must_use]
+    pub fn charged(mut self) -> Self {
+        self.is_charged = true;
+        self
+    }
+}
+
+/// The end of an import whose Job has ended.
+pub fn of_import(work: &Work) -> Ending {
+    let report = work.ended_pod().and_then(|pod| jobs::report(pod));
+    match report {
+        Some(report) if !was_cut(&report, work) => from_report(&report, report.download_started),
+        Some(report) => Ending { bytes: Some(report.bytes), is_charged: report.download_started, ..without_report(work) },
+        None => without_report(work).charged(),
+    }
+}
+
+/// The end of a probe whose Job has ended. It is no download, but one that fails in passing is charged all the same, so
+/// that a mistyped host comes to an end.
+pub fn of_probe(work: &Work) -> Ending {
+    let report = work.ended_pod().and_then(|pod| jobs::report(pod));
+    let Some(report) = report else {
+        return without_report(work).charged();
+    };
+    let is_transient = report.reason.is_some_and(|reason| reason.class() == FailureClass::Transient);
+    from_report(&report, is_transient)
+}
+
+/// The end of an attempt of which nothing is left.
+pub fn of_nothing() -> Ending {
+    interrupted("its Job was deleted while it ran").charged()
+}
+
+fn from_report(report: &ImportReport, is_charged: bool) -> Ending {
+    let failure = match report.outcome {
+        ImportOutcome::Complete => None,
+        ImportOutcome::Failed => {
+            let reason = report.reason.unwrap_or(ImportReason::Internal);
+            Some(Failure { reason: Reason::Import(reason), class: reason.class(), message: report.message.clone() })
+        }
+    };
+    Ending {
+        failure,
+        is_charged,
+        bytes: Some(report.bytes),
+        source: report.source.clone(),
+        checksum: report.checksum.clone(),
+        disk_checksum: report.disk_checksum.clone(),
+        retry_after_seconds: report.retry_after_seconds,
+    }
+}
+
+/// The importer was told to stop by something that knows better why.
+fn was_cut(report: &ImportReport, work: &Work) -> bool {
+    report.reason == Some(ImportReason::Interrupted) && outside_reason(work).is_some()
+}
+
+fn without_report(work: &Work) -> Ending {
+    match outside_reason(work) {
+        Some((reason, message)) => Ending::failed(Reason::Import(reason), reason.class(), message),
+        None => interrupted(&exit_text(work)),
+    }
+}
+
+/// What Kubernetes says of the end.
+fn outside_reason(work: &Work) -> Option<(ImportReason, String)> {
+    if jobs::failure_reason(&work.job) == Some("DeadlineExceeded") {
+        return Some((ImportReason::AttemptTimeout, "it ran longer than attemptTimeout of the policy".to_owned()));
+    }
+    let status = work.ended_pod()?.status.as_ref()?;
+    match status.reason.as_deref()? {
+        "Evicted" => Some((ImportReason::Evicted, "its pod was evicted from the node".to_owned())),
+        "NodeLost" | "NodeShutdown" | "Terminated" => Some((ImportReason::NodeLost, "its node is gone".to_owned())),
+        _ => None,
+    }
+}
+
+fn interrupted(message: &str) -> Ending {
+    Ending::failed(Reason::Import(ImportReason::Interrupted), FailureClass::Transient, message)
+}
+
+fn exit_text(work: &Work) -> String {
+    let terminated = work.ended_pod().and_then(|pod: &std::sync::Arc<Pod>| jobs::termination(pod));
+    match terminated {
+        Some(end) => {
+            let reason = end.reason.as_deref().unwrap_or("Error");
+            format!("its pod ended without a report: {reason}, exit code {}", end.exit_code)
+        }
+        None => "its pod is gone without a report".to_owned(),
+    }
+}

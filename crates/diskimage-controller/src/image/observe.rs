@@ -1,0 +1,372 @@
+//! Reads the facts of one image. From the watches, but for what must not be stale: the ledger before a Job is started,
+//! the absence of a Job and its pods before an attempt is closed without a result, the absence of data before it is
+//! called lost.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use kube::ResourceExt;
+use kube::core::NamespaceResourceScope;
+use otctl_kit::attempt::{AttemptFacts, Confirmed, JobFacts, Need};
+use otctl_kit::cluster::{ApiError, Target};
+use otctl_kit::ledger;
+use otctl_kit::reconciler::{Observation, Subject};
+use otctl_kit::store::{Key, Store};
+use otctl_types::diskimage::{OpenAttempt, Phase, VMDiskImageStatus};
+use otctl_types::import::Progress;
+use otctl_types::names::OWNER_LABEL;
+use otctl_types::queue::ActiveEntry;
+use otctl_types::{AdmissionQueue, VMDiskImage};
+use policy::{Policy, Ticket};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::config::Settings;
+use crate::image::Image;
+use crate::jobs;
+use crate::names::{self, JobRole, attempt_number};
+use crate::record::Record;
+use crate::snapshots::{VolumeSnapshot, VolumeSnapshotContent};
+use crate::surroundings::Surroundings;
+use crate::views::{effective_policy, queue_key};
+
+/// Everything an image is decided on.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// The image; none when it is gone.
+    pub image: Option<Arc<VMDiskImage>>,
+    /// What its status remembers, with the hashes of its spec.
+    pub record: Record,
+    /// Settings of the Deployment.
+    pub settings: Arc<Settings>,
+    /// The policy in effect.
+    pub policy: Policy,
+    /// Its slot, as last seen.
+    pub entry: Option<ActiveEntry>,
+    /// How many with a lower ticket wait.
+    pub ahead: usize,
+    /// Classes of the cluster.
+    pub around: Surroundings,
+    /// Its import Jobs.
+    pub imports: Vec<Work>,
+    /// Its probe Jobs.
+    pub probes: Vec<Work>,
+    /// The consistent read that the attempt protocol asked for.
+    pub confirmed: Confirmed,
+    /// The claim of this revision's disk.
+    pub claim: Presence<PersistentVolumeClaim>,
+    /// The claim of this revision's download.
+    pub scratch: Presence<PersistentVolumeClaim>,
+    /// The snapshot of this revision's disk.
+    pub snapshot: Presence<VolumeSnapshot>,
+    /// Whether that snapshot and its content name each other.
+    pub is_bound: bool,
+    /// Claims and snapshots of other revisions.
+    pub outdated: Vec<(Target, String)>,
+    /// What the running import last told.
+    pub progress: Option<Progress>,
+    /// A fresh random key, for a Job that is made in this pass.
+    pub progress_key: String,
+}
+
+/// A Job and the end of its pod.
+#[derive(Clone, Debug)]
+pub struct Work {
+    /// The Job.
+    pub job: Arc<Job>,
+    /// Number of the attempt, from its name.
+    pub number: i64,
+    /// Its pods, as far as seen.
+    pub pods: Vec<Arc<Pod>>,
+}
+
+/// Whether a child is there.
+#[derive(Clone, Debug)]
+pub enum Presence<K> {
+    /// Not seen, and nobody asked the API server.
+    Unseen,
+    /// The API server has none that is ours.
+    Absent,
+    /// It is there and ours.
+    Present(Arc<K>),
+}
+
+impl<K> Presence<K> {
+    /// The object, if it is there.
+    pub fn object(&self) -> Option<&Arc<K>> {
+        match self {
+            Self::Present(object) => Some(object),
+            Self::Unseen | Self::Absent => None,
+        }
+    }
+}
+
+impl Observation for Observed {
+    fn subject(&self) -> Option<Subject> {
+        let image = self.image.as_ref()?;
+        Some(Subject {
+            target: Target::new::<VMDiskImage>(image.namespace().as_deref(), &image.name_any()),
+            uid: image.uid().unwrap_or_default(),
+            resource_version: image.resource_version().unwrap_or_default(),
+            status: serde_json::to_value(&image.status).expect("a status serialises"),
+        })
+    }
+}
+
+impl Observed {
+    /// The facts as the attempt protocol asks them.
+    pub fn attempt<'a>(&'a self, jobs: &'a [JobFacts], may_start: bool, may_go_on: bool) -> AttemptFacts<'a> {
+        AttemptFacts {
+            last: self.record.last(),
+            open: self.record.status.open_attempt.as_ref(),
+            entry: self.entry.as_ref().map(|entry| entry.attempt),
+            jobs,
+            may_start,
+            may_go_on,
+            confirmed: self.confirmed,
+        }
+    }
+
+    /// The import Jobs as the attempt protocol asks them.
+    pub fn job_facts(&self) -> Vec<JobFacts> {
+        self.imports.iter().map(Work::facts).collect()
+    }
+
+    /// The import with that UID.
+    pub fn import(&self, job_uid: &str) -> Option<&Work> {
+        self.imports.iter().find(|work| work.job.uid().as_deref() == Some(job_uid))
+    }
+
+    /// The probe of this number for the revision in spec.
+    pub fn probe(&self, number: i64) -> Option<&Work> {
+        let image = self.image.as_ref()?;
+        let uid = image.uid().unwrap_or_default();
+        let name = names::job_name(&image.name_any(), &uid, &self.record.revision, JobRole::Probe, number);
+        self.probes.iter().find(|work| work.job.name_any() == name)
+    }
+}
+
+impl Work {
+    fn facts(&self) -> JobFacts {
+        JobFacts {
+            number: self.number,
+            uid: self.job.uid().unwrap_or_default(),
+            resource_version: self.job.resource_version().unwrap_or_default(),
+            is_suspended: jobs::is_suspended(&self.job),
+            has_ended: self.has_ended(),
+            is_deleting: self.job.metadata.deletion_timestamp.is_some(),
+        }
+    }
+
+    /// The Job has ended, and so has every pod of it that was seen.
+    pub fn has_ended(&self) -> bool {
+        jobs::job_has_ended(&self.job) && self.pods.iter().all(|pod| jobs::pod_has_ended(pod))
+    }
+
+    /// The pod that ended last.
+    pub fn ended_pod(&self) -> Option<&Arc<Pod>> {
+        self.pods.iter().find(|pod| jobs::pod_has_ended(pod))
+    }
+}
+
+impl Image {
+    /// Reads the facts.
+    pub(super) async fn look(&self, key: &Key) -> Result<Observed, ApiError> {
+        let image = self.views.images.get(key);
+        let mut observed = self.seen(image);
+        if observed.image.is_some() {
+            self.complete_reports(&mut observed).await?;
+            observed.confirmed = self.confirm(&observed).await?;
+            self.confirm_data(&mut observed).await?;
+        }
+        Ok(observed)
+    }
+
+    /// What the watches tell.
+    fn seen(&self, image: Option<Arc<VMDiskImage>>) -> Observed {
+        let queue = self.views.queue();
+        let status = queue.as_ref().and_then(|queue| queue.status.as_ref());
+        let blank = VMDiskImage::default();
+        let subject = image.as_deref().unwrap_or(&blank);
+        let (uid, record) = (subject.uid().unwrap_or_default(), Record::of(subject));
+        Observed {
+            settings: self.settings.clone(),
+            policy: effective_policy(status),
+            entry: ledger::entry(status, &uid).cloned(),
+            ahead: self.ahead(&record.status),
+            around: Surroundings::of(&self.views),
+            imports: self.work(&uid, JobRole::Import),
+            probes: self.work(&uid, JobRole::Probe),
+            confirmed: Confirmed::Nothing,
+            claim: self.child(&self.views.claims, subject, &names::data_name(&subject.name_any(), &record.revision)),
+            scratch: self.child(&self.views.claims, subject, &names::scratch_name(&subject.name_any(), &record.revision)),
+            snapshot: self.child(&self.views.snapshots, subject, &names::data_name(&subject.name_any(), &record.revision)),
+            is_bound: false,
+            outdated: self.outdated(subject, &record),
+            progress: self.progress.get(&uid),
+            progress_key: fresh_key(),
+            record,
+            image,
+        }
+    }
+
+    fn work(&self, uid: &str, role: JobRole) -> Vec<Work> {
+        let numbered = |job: Arc<Job>| attempt_number(&job.name_any(), role).map(|number| (job, number));
+        let jobs = self.views.jobs.owned_by(uid).into_iter().filter_map(numbered);
+        jobs.map(|(job, number)| Work { pods: self.views.pods.owned_by(&job.uid().unwrap_or_default()), job, number }).collect()
+    }
+
+    /// The child of that name that is owned by this UID. A foreign object is not seen here; making the child will tell.
+    fn child<K>(&self, store: &Store<K>, image: &VMDiskImage, name: &str) -> Presence<K>
+    where
+        K: kube::Resource<DynamicType = ()> + Send + Sync + 'static,
+    {
+        let found = store.get(&Key::new(&image.namespace().unwrap_or_default(), name));
+        let ours = found.filter(|child| jobs::controller_uid(child.meta()) == image.uid().as_deref());
+        ours.map_or(Presence::Unseen, Presence::Present)
+    }
+
+    fn outdated(&self, image: &VMDiskImage, record: &Record) -> Vec<(Target, String)> {
+        let uid = image.uid().unwrap_or_default();
+        let name = image.name_any();
+        let kept = record.status.current.as_ref().map(|current| current.revision.as_str());
+        let revisions = [Some(record.revision.as_str()), kept];
+        let data: Vec<String> = revisions.iter().flatten().map(|revision| names::data_name(&name, revision)).collect();
+        let scratch = names::scratch_name(&name, &record.revision);
+        let claims = self.views.claims.owned_by(&uid).into_iter().filter(|claim| {
+            !data.contains(&claim.name_any()) && claim.name_any() != scratch && claim.metadata.deletion_timestamp.is_none()
+        });
+        let snapshots = self.views.snapshots.owned_by(&uid).into_iter().filter(|snapshot| {
+            !data.contains(&snapshot.name_any()) && snapshot.metadata.deletion_timestamp.is_none()
+        });
+        let claims = claims.map(|claim| target_and_uid(&*claim));
+        claims.chain(snapshots.map(|snapshot| target_and_uid(&*snapshot))).collect()
+    }
+
+    /// How many others with a lower ticket wait. Only told when the image begins to wait, so only counted then.
+    fn ahead(&self, status: &VMDiskImageStatus) -> usize {
+        let ticket = |status: &VMDiskImageStatus| status.ticket.as_deref().and_then(|text| text.parse::<Ticket>().ok());
+        let (Some(own), None) = (ticket(status), status.phase) else {
+            return 0;
+        };
+        let waits = |other: &VMDiskImageStatus| matches!(other.phase, None | Some(Phase::Queued));
+        let images = self.views.images.all();
+        let others = images.iter().filter_map(|image| image.status.as_ref()).filter(|other| waits(other));
+        others.filter(|other| ticket(other).is_some_and(|theirs| theirs < own)).count()
+    }
+
+    /// A Job that has ended without a pod that was seen: the pods' watch is behind, or the pod is gone.
+    async fn complete_reports(&self, observed: &mut Observed) -> Result<(), ApiError> {
+        let namespace = observed.image.as_ref().and_then(|image| image.namespace());
+        for work in observed.imports.iter_mut().chain(&mut observed.probes) {
+            let is_due = jobs::job_has_ended(&work.job) && work.ended_pod().is_none();
+            if !is_due || observed.record.last() > work.number {
+                continue;
+            }
+            let uid = work.job.uid().unwrap_or_default();
+            work.pods = self.pods_of(namespace.as_deref(), &uid, &work.job.labels().clone()).await?;
+        }
+        Ok(())
+    }
+
+    async fn pods_of(
+        &self,
+        namespace: Option<&str>,
+        job_uid: &str,
+        labels: &BTreeMap<String, String>,
+    ) -> Result<Vec<Arc<Pod>>, ApiError> {
+        let owner = labels.get(OWNER_LABEL).map(String::as_str).unwrap_or_default();
+        let pods = self.reader.list::<Pod>(namespace, &format!("{OWNER_LABEL}={owner}")).await?;
+        let ours = pods.into_iter().filter(|pod| jobs::controller_uid(&pod.metadata) == Some(job_uid));
+        Ok(ours.map(Arc::new).collect())
+    }
+
+    /// The consistent read that the protocol asks for.
+    async fn confirm(&self, observed: &Observed) -> Result<Confirmed, ApiError> {
+        let jobs = observed.job_facts();
+        match observed.attempt(&jobs, true, true).need() {
+            Need::Nothing => Ok(Confirmed::Nothing),
+            Need::Ledger(number) => {
+                let queue = self.reader.get::<AdmissionQueue>(None, &queue_key().name).await?;
+                let status = queue.as_ref().and_then(|queue| queue.status.as_ref());
+                let uid = observed.image.as_ref().and_then(|image| image.uid()).unwrap_or_default();
+                Ok(Confirmed::Held(ledger::holds(status, &uid, number)))
+            }
+            Need::Absence(open) => Ok(Confirmed::Gone(self.is_gone(observed, open).await?)),
+        }
+    }
+
+    /// I4: no Job of the recorded UID, then no pod of it.
+    async fn is_gone(&self, observed: &Observed, open: &OpenAttempt) -> Result<bool, ApiError> {
+        let Some(image) = &observed.image else {
+            return Ok(false);
+        };
+        let (namespace, uid) = (image.namespace(), image.uid().unwrap_or_default());
+        let selector = format!("{OWNER_LABEL}={uid}");
+        let jobs = self.reader.list::<Job>(namespace.as_deref(), &selector).await?;
+        if jobs.iter().any(|job| job.uid().as_deref() == Some(&open.job_uid)) {
+            return Ok(false);
+        }
+        let pods = self.reader.list::<Pod>(namespace.as_deref(), &selector).await?;
+        let is_of_job = |pod: &&Pod| jobs::controller_uid(&pod.metadata) == Some(&open.job_uid);
+        Ok(!pods.iter().filter(is_of_job).any(|pod| !jobs::pod_has_ended(pod)))
+    }
+
+    /// Data that should be there and was not seen: asked of the API server before it is called lost.
+    async fn confirm_data(&self, observed: &mut Observed) -> Result<(), ApiError> {
+        let Some(image) = observed.image.clone() else {
+            return Ok(());
+        };
+        if observed.record.has_fetched() || observed.record.is_current() {
+            let name = names::data_name(&image.name_any(), &observed.record.revision);
+            observed.claim = self.confirm_child(std::mem::replace(&mut observed.claim, Presence::Unseen), &image, &name).await?;
+            let wants_snapshot = crate::surroundings::snapshot_class(&image.spec, &observed.policy).is_some();
+            if wants_snapshot {
+                let seen = std::mem::replace(&mut observed.snapshot, Presence::Unseen);
+                observed.snapshot = self.confirm_child(seen, &image, &name).await?;
+            }
+        }
+        let current = observed.record.status.current.as_ref();
+        let is_known = current.is_some_and(|current| current.snapshot.as_deref() == Some(&*names::data_name(&image.name_any(), &observed.record.revision)));
+        observed.is_bound = is_known || self.is_bound(observed.snapshot.object()).await?;
+        Ok(())
+    }
+
+    async fn confirm_child<K>(&self, seen: Presence<K>, image: &VMDiskImage, name: &str) -> Result<Presence<K>, ApiError>
+    where
+        K: kube::Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned + Serialize,
+    {
+        if matches!(seen, Presence::Present(_)) {
+            return Ok(seen);
+        }
+        let found = self.reader.get::<K>(image.namespace().as_deref(), name).await?;
+        let ours = found.filter(|child| jobs::controller_uid(child.meta()) == image.uid().as_deref());
+        Ok(ours.map_or(Presence::Absent, |child| Presence::Present(Arc::new(child))))
+    }
+
+    /// Whether a ready snapshot and its content name each other.
+    async fn is_bound(&self, snapshot: Option<&Arc<VolumeSnapshot>>) -> Result<bool, ApiError> {
+        let Some(snapshot) = snapshot else {
+            return Ok(false);
+        };
+        let status = snapshot.status.as_ref().filter(|status| status.ready_to_use == Some(true));
+        let Some(content) = status.and_then(|status| status.bound_volume_snapshot_content_name.as_deref()) else {
+            return Ok(false);
+        };
+        let content = self.reader.get::<VolumeSnapshotContent>(None, content).await?;
+        Ok(content.is_some_and(|content| content.spec.volume_snapshot_ref.uid == snapshot.metadata.uid))
+    }
+}
+
+fn target_and_uid<K: kube::Resource<DynamicType = ()>>(object: &K) -> (Target, String) {
+    let meta = object.meta();
+    let name = meta.name.clone().unwrap_or_default();
+    (Target::new::<K>(meta.namespace.as_deref(), &name), meta.uid.clone().unwrap_or_default())
+}
+
+/// 128 random bits from the operating system's generator, in hexadecimal.
+fn fresh_key() -> String {
+    hex::encode(rand::random::<[u8; 16]>())
+}

@@ -1,0 +1,400 @@
+//! The state machine of an image: from facts to what is the case. `decide.rs` says what follows, `status.rs` how it
+//! looks.
+//!
+//! ```text
+//!               no ticket      ticket         slot: entry (UID,n), n > lastAttempt            open {n, Job}
+//!  created ──▶ Unticketed ──▶ Queued ──▶ Probing ──▶ Preparing ──▶ Recording ──▶ Starting ──▶ Importing ──▶ Closing
+//!                 ▲  ▲           ▲            │            │             │                         │            │
+//!                 │  │           └─ backoff ──┴────────────┴── Releasing ┘     Stopping ◀── cut ───┘            │
+//!                 │  └─ resumed ── Suspended                                                                    │
+//!                 └─ new budget ── GivenUp ◀── terminal, or the budget is spent ────────────────────────────────┤
+//!                                                                                                               ▼
+//!                                        Lost ◀── no copy left ── Ready ◀── ready and bound ── Snapshotting ◀── data
+//! ```
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use otctl_kit::attempt::AttemptStep;
+use otctl_types::VMDiskImage;
+use otctl_types::condition::Reason;
+use otctl_types::import::{FailureClass, ImportReason};
+use otctl_types::names::DISK_CHECKSUM_ANNOTATION;
+
+use crate::image::ending::{self, Ending};
+use crate::image::observe::{Observed, Presence};
+use crate::names::{self, JobRole};
+use crate::record;
+use crate::snapshots::VolumeSnapshot;
+use crate::surroundings::{Obstacle, obstacle, snapshot_class, spec_problem};
+
+/// What is the case with an image.
+#[derive(Clone, Debug)]
+pub enum Verdict {
+    /// It is gone, or going with nothing left to end.
+    Gone,
+    /// It waits for its ticket; until it has one nothing is written, so that tickets go by the order of creation.
+    Unticketed,
+    /// The spec cannot be acted on.
+    Invalid(Obstacle),
+    /// A person suspended it.
+    Suspended,
+    /// It waits for a slot.
+    Queued(Wait),
+    /// It holds a slot that it may not use (I5).
+    Releasing(i64, Ending),
+    /// Its source is looked at.
+    Probing {
+        /// The number it holds.
+        number: i64,
+        /// Whether the Job must be made.
+        is_missing: bool,
+    },
+    /// The source was looked at, and that ended the attempt.
+    ProbeFailed(i64, Ending),
+    /// Claims and the suspended Job are made (I1).
+    Preparing(i64),
+    /// The Job is put on record (I2).
+    Recording {
+        /// The number.
+        number: i64,
+        /// UID of the Job.
+        job: String,
+    },
+    /// The recorded Job is started (I3).
+    Starting(String),
+    /// It runs.
+    Importing,
+    /// A Job of it is deleted and awaited (I7, I8).
+    Stopping {
+        /// UID of the Job.
+        job: String,
+        /// Only if it is still this version.
+        resource_version: Option<String>,
+    },
+    /// The open attempt has ended (I4).
+    Closing(i64, Ending),
+    /// The data is there, its snapshot is not.
+    Snapshotting {
+        /// Whether the snapshot must be asked for.
+        is_missing: bool,
+        /// What the driver said.
+        trouble: Option<String>,
+    },
+    /// The volume is brought back from the snapshot.
+    Restoring {
+        /// Whether the claim must be made.
+        is_missing: bool,
+    },
+    /// No copy of the data is left.
+    Lost,
+    /// Usable.
+    Ready,
+    /// No automatic step will help.
+    GivenUp(Obstacle),
+    /// Something is on its way out, or a view is behind.
+    Awaiting(&'static str),
+}
+
+/// What a queued image waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// Why.
+    pub reason: Reason,
+    /// For people.
+    pub message: String,
+    /// Until when, if a time is known.
+    pub until: Option<Timestamp>,
+}
+
+impl Verdict {
+    /// A constant for logs, spans and goldens.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Gone => "Gone",
+            Self::Unticketed => "Unticketed",
+            Self::Invalid(_) => "Invalid",
+            Self::Suspended => "Suspended",
+            Self::Queued(_) => "Queued",
+            Self::Releasing(..) => "Releasing",
+            Self::Probing { .. } => "Probing",
+            Self::ProbeFailed(..) => "ProbeFailed",
+            Self::Preparing(_) => "Preparing",
+            Self::Recording { .. } => "Recording",
+            Self::Starting(_) => "Starting",
+            Self::Importing => "Importing",
+            Self::Stopping { .. } => "Stopping",
+            Self::Closing(..) => "Closing",
+            Self::Snapshotting { .. } => "Snapshotting",
+            Self::Restoring { .. } => "Restoring",
+            Self::Lost => "Lost",
+            Self::Ready => "Ready",
+            Self::GivenUp(_) => "GivenUp",
+            Self::Awaiting(_) => "Awaiting",
+        }
+    }
+}
+
+/// What is the case. Checks in this order: attempts that run, slots that are held, data that is there, and only then
+/// what is missing.
+pub fn judge(observed: &Observed, now: Timestamp) -> Verdict {
+    let Some(image) = &observed.image else {
+        return Verdict::Gone;
+    };
+    let hindrance = hindrance(image, observed);
+    let jobs = observed.job_facts();
+    let step = observed.attempt(&jobs, hindrance.is_none(), may_go_on(image, observed)).step();
+    match step {
+        AttemptStep::Idle => without_slot(image, observed, now),
+        AttemptStep::Prepare(number) => prepare(observed, number),
+        AttemptStep::Record { number, job } => Verdict::Recording { number, job },
+        AttemptStep::Start { job } => Verdict::Starting(job),
+        AttemptStep::Run { .. } => Verdict::Importing,
+        AttemptStep::Stop { job, resource_version } | AttemptStep::Sweep { job, resource_version } => {
+            Verdict::Stopping { job, resource_version }
+        }
+        AttemptStep::Close(number) => Verdict::Closing(number, end_of_attempt(image, observed)),
+        AttemptStep::CloseUnused(number) => release(observed, number, hindrance),
+        AttemptStep::Await => Verdict::Awaiting("a Job is on its way out, or its view is behind"),
+    }
+}
+
+/// Why a slot that is held may not be used: nothing may start.
+fn hindrance(image: &VMDiskImage, observed: &Observed) -> Option<Ending> {
+    let waiting = |obstacle: Obstacle| Ending::failed(obstacle.reason, FailureClass::Waiting, obstacle.message);
+    let unused = |message: &str| Ending::failed(Reason::Superseded, FailureClass::Waiting, message);
+    if image.metadata.deletion_timestamp.is_some() {
+        return Some(unused("it is being deleted"));
+    }
+    if image.spec.suspend {
+        return Some(suspended());
+    }
+    if has_data(observed) {
+        return Some(unused("its data is there"));
+    }
+    if observed.record.final_attempt().is_some() || observed.record.is_spent(observed.policy.retry_limit) {
+        return Some(unused("no attempt is left"));
+    }
+    spec_problem(&image.spec).or_else(|| obstacle(&image.spec, &observed.policy, &observed.around)).map(waiting)
+}
+
+fn suspended() -> Ending {
+    Ending::failed(Reason::Import(ImportReason::Suspended), FailureClass::Waiting, "it was suspended")
+}
+
+/// Whether the open attempt still serves the spec.
+fn may_go_on(image: &VMDiskImage, observed: &Observed) -> bool {
+    let is_wanted = image.metadata.deletion_timestamp.is_none() && !image.spec.suspend;
+    is_wanted && !is_superseded(image, observed)
+}
+
+/// Its Job was made for another revision: the name tells.
+fn is_superseded(image: &VMDiskImage, observed: &Observed) -> bool {
+    let Some(open) = &observed.record.status.open_attempt else {
+        return false;
+    };
+    let uid = image.metadata.uid.as_deref().unwrap_or_default();
+    let name = image.metadata.name.as_deref().unwrap_or_default();
+    let expected = names::job_name(name, uid, &observed.record.revision, JobRole::Import, open.number);
+    observed.import(&open.job_uid).is_some_and(|work| work.job.metadata.name.as_ref() != Some(&expected))
+}
+
+/// A slot is held: look at the source, then make what the import needs.
+fn prepare(observed: &Observed, number: i64) -> Verdict {
+    if knows_source(observed) {
+        return Verdict::Preparing(number);
+    }
+    match observed.probe(number) {
+        None => Verdict::Probing { number, is_missing: true },
+        Some(probe) if !probe.has_ended() => Verdict::Probing { number, is_missing: false },
+        Some(probe) => match ending::of_probe(probe) {
+            Ending { failure: None, .. } => Verdict::Preparing(number),
+            ending => Verdict::ProbeFailed(number, ending),
+        },
+    }
+}
+
+/// The source of this revision was looked at by an earlier attempt.
+fn knows_source(observed: &Observed) -> bool {
+    let status = &observed.record.status;
+    status.source.is_some() && status.revision.as_ref() == Some(&observed.record.revision)
+}
+
+/// The number is used up, but not before a probe that still runs has ended.
+fn release(observed: &Observed, number: i64, hindrance: Option<Ending>) -> Verdict {
+    if let Some(probe) = observed.probes.iter().find(|probe| !probe.has_ended()) {
+        let uid = probe.job.metadata.uid.clone().unwrap_or_default();
+        let is_going = probe.job.metadata.deletion_timestamp.is_some();
+        return if is_going {
+            Verdict::Awaiting("its probe is being deleted")
+        } else {
+            Verdict::Stopping { job: uid, resource_version: None }
+        };
+    }
+    Verdict::Releasing(number, hindrance.unwrap_or_else(suspended))
+}
+
+/// How the open attempt ended. What a person asked for goes before what the importer made of being stopped.
+fn end_of_attempt(image: &VMDiskImage, observed: &Observed) -> Ending {
+    let open = observed.record.status.open_attempt.as_ref();
+    let work = open.and_then(|open| observed.import(&open.job_uid));
+    let ending = work.filter(|work| work.has_ended()).map_or_else(ending::of_nothing, ending::of_import);
+    if ending.failure.is_none() {
+        return ending;
+    }
+    match (image.spec.suspend, is_replaced(observed)) {
+        (true, _) => Ending { bytes: ending.bytes, ..suspended() },
+        (false, true) => Ending {
+            bytes: ending.bytes,
+            is_charged: ending.is_charged,
+            ..Ending::failed(Reason::Superseded, FailureClass::Waiting, "the spec was changed")
+        },
+        (false, false) => ending,
+    }
+}
+
+/// The status was last written for another revision.
+fn is_replaced(observed: &Observed) -> bool {
+    observed.record.status.revision.as_ref().is_some_and(|revision| *revision != observed.record.revision)
+}
+
+/// No slot is held and none was: data, or what stands in its way.
+fn without_slot(image: &VMDiskImage, observed: &Observed, now: Timestamp) -> Verdict {
+    if image.metadata.deletion_timestamp.is_some() {
+        return Verdict::Gone;
+    }
+    if has_data(observed) {
+        return with_data(image, observed);
+    }
+    if let Some(problem) = spec_problem(&image.spec) {
+        return Verdict::Invalid(problem);
+    }
+    if let Some(end) = given_up(observed) {
+        return Verdict::GivenUp(end);
+    }
+    if image.spec.suspend {
+        return Verdict::Suspended;
+    }
+    if observed.record.status.ticket.is_none() && observed.record.last() == 0 {
+        return Verdict::Unticketed;
+    }
+    Verdict::Queued(wait(image, observed, now))
+}
+
+/// The data of the revision in spec was brought, or a copy proves that it was (a status that was wiped or restored).
+fn has_data(observed: &Observed) -> bool {
+    observed.record.has_fetched() || observed.record.is_current() || is_proven(observed)
+}
+
+fn is_proven(observed: &Observed) -> bool {
+    let is_finished = |claim: &&std::sync::Arc<PersistentVolumeClaim>| {
+        claim.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(DISK_CHECKSUM_ANNOTATION))
+    };
+    let has_snapshot = observed.snapshot.object().is_some_and(|snapshot| is_ready(snapshot));
+    has_snapshot || observed.claim.object().filter(is_finished).is_some()
+}
+
+fn is_ready(snapshot: &VolumeSnapshot) -> bool {
+    snapshot.status.as_ref().is_some_and(|status| status.ready_to_use == Some(true))
+}
+
+/// The data was brought: which copies are there, and which are wanted?
+fn with_data(image: &VMDiskImage, observed: &Observed) -> Verdict {
+    if snapshot_class(&image.spec, &observed.policy).is_none() {
+        return match observed.claim {
+            Presence::Present(_) => Verdict::Ready,
+            Presence::Absent => Verdict::Lost,
+            Presence::Unseen => Verdict::Awaiting("the volume was not seen yet"),
+        };
+    }
+    match (&observed.snapshot, &observed.claim) {
+        (Presence::Present(snapshot), claim) => with_snapshot(image, observed, snapshot, claim),
+        (Presence::Absent, Presence::Present(_)) => Verdict::Snapshotting { is_missing: true, trouble: None },
+        (Presence::Absent, Presence::Absent) => Verdict::Lost,
+        (Presence::Unseen, _) | (_, Presence::Unseen) => Verdict::Awaiting("volume and snapshot were not seen yet"),
+    }
+}
+
+fn with_snapshot(
+    image: &VMDiskImage,
+    observed: &Observed,
+    snapshot: &VolumeSnapshot,
+    claim: &Presence<PersistentVolumeClaim>,
+) -> Verdict {
+    // A snapshot that was good once stays good: drivers turn one unready when its class is deleted.
+    let was_good = observed.record.status.current.as_ref().is_some_and(|current| current.snapshot == snapshot.metadata.name);
+    if !(was_good || is_ready(snapshot) && observed.is_bound) {
+        let error = snapshot.status.as_ref().and_then(|status| status.error.as_ref());
+        return Verdict::Snapshotting { is_missing: false, trouble: error.and_then(|error| error.message.clone()) };
+    }
+    match claim {
+        Presence::Absent if keeps_volume(image, observed) => Verdict::Restoring { is_missing: true },
+        Presence::Unseen if keeps_volume(image, observed) => Verdict::Awaiting("the volume was not seen yet"),
+        Presence::Absent | Presence::Unseen | Presence::Present(_) => Verdict::Ready,
+    }
+}
+
+/// Whether the volume stays beside the snapshot.
+pub fn keeps_volume(image: &VMDiskImage, observed: &Observed) -> bool {
+    let has_snapshot = snapshot_class(&image.spec, &observed.policy).is_some();
+    image.spec.keep_volume.unwrap_or(!has_snapshot)
+}
+
+fn given_up(observed: &Observed) -> Option<Obstacle> {
+    let record = &observed.record;
+    if let Some(last) = record.final_attempt() {
+        let reason = record::reason_of(last.reason.as_deref().unwrap_or_default());
+        let cause = last.message.clone().unwrap_or_default();
+        let is_spent = matches!(reason, Reason::Import(import) if import.class() == FailureClass::Transient);
+        let is_repeated = reason == Reason::Import(ImportReason::LengthMismatch) && !record.is_spent(observed.policy.retry_limit);
+        return Some(if is_spent && !is_repeated { spent(record, &cause) } else { Obstacle { reason, message: cause } });
+    }
+    record.is_spent(observed.policy.retry_limit).then(|| {
+        let cause = record.last_ended().and_then(|last| last.message.clone()).unwrap_or_default();
+        spent(record, &cause)
+    })
+}
+
+fn spent(record: &record::Record, cause: &str) -> Obstacle {
+    let last = record.last_ended().and_then(|last| last.reason.as_deref()).unwrap_or_default();
+    let message = format!(
+        "{} of the budget's downloads failed, the last with {last}: {cause}. Set the annotation pelotech.ot/retry to a \
+         new value to try again",
+        record.charged()
+    );
+    Obstacle { reason: Reason::RetriesExhausted, message }
+}
+
+/// What a queued image waits for: its backoff, what is missing around it, or a slot.
+fn wait(image: &VMDiskImage, observed: &Observed, now: Timestamp) -> Wait {
+    let record = &observed.record;
+    if let Some(until) = record.backoff_until(now) {
+        return backoff(record, until);
+    }
+    if let Some(obstacle) = obstacle(&image.spec, &observed.policy, &observed.around) {
+        return Wait { reason: obstacle.reason, message: obstacle.message, until: None };
+    }
+    if observed.policy.concurrency == 0 {
+        let message = "the policy's concurrency is 0: nothing is admitted until it is raised";
+        return Wait { reason: Reason::Paused, message: message.to_owned(), until: None };
+    }
+    let message = match observed.ahead {
+        0 => "waits for a slot; see kubectl get admissionqueues".to_owned(),
+        ahead => format!("waits for a slot, at most {ahead} ahead of it when it was queued; see kubectl get admissionqueues"),
+    };
+    Wait { reason: Reason::SlotsBusy, message, until: None }
+}
+
+/// A missing thing is named itself; a failure in passing is a backoff.
+fn backoff(record: &record::Record, until: Timestamp) -> Wait {
+    let (text, cause) = record.waits_for().unwrap_or(("", ""));
+    let reason = record::reason_of(text);
+    let is_waiting = !matches!(reason, Reason::Import(import) if import.class() != FailureClass::Waiting);
+    if is_waiting {
+        return Wait { reason, message: format!("{cause}; looked at again at {until:.0}"), until: Some(until) };
+    }
+    let message = format!("attempt {} failed with {text}: {cause}; the next starts at {until:.0} or later", record.last());
+    Wait { reason: Reason::Backoff, message, until: Some(until) }
+}
+
+#[cfg(test)]
+mod tests;

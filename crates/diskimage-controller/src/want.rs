@@ -1,0 +1,85 @@
+//! Does an image want a slot, and could it use one now? Pure; asked by the queue for every image.
+
+use jiff::Timestamp;
+use otctl_types::VMDiskImage;
+use policy::admission::Eligibility;
+use policy::{Policy, Ticket};
+
+use crate::record::Record;
+use crate::surroundings::{Surroundings, obstacle, spec_problem};
+
+/// What an image wants of the queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Want {
+    /// Nothing, and its ticket, if it has one, stays as a record.
+    Nothing,
+    /// Nothing while it is suspended: its place is given up.
+    GiveUpPlace,
+    /// A slot.
+    Slot {
+        /// Its place, or the place it still needs.
+        place: Place,
+        /// Whether it could use a slot now.
+        eligibility: Eligibility,
+    },
+}
+
+/// A place in the order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// It has this ticket.
+    Held(Ticket),
+    /// It needs a first ticket.
+    First,
+    /// It needs the ticket of a retry that was due at this time.
+    Retry(Timestamp),
+}
+
+/// What `image` wants.
+pub fn want(image: &VMDiskImage, policy: &Policy, around: &Surroundings, now: Timestamp) -> Want {
+    let record = Record::of(image);
+    if image.spec.suspend {
+        let holds_place = record.status.ticket.is_some() && record.status.open_attempt.is_none();
+        return if holds_place { Want::GiveUpPlace } else { Want::Nothing };
+    }
+    if image.metadata.deletion_timestamp.is_some() || !is_unfinished(image, &record, policy) {
+        return Want::Nothing;
+    }
+    Want::Slot { place: place(&record, now), eligibility: eligibility(image, &record, policy, around, now) }
+}
+
+fn is_unfinished(image: &VMDiskImage, record: &Record, policy: &Policy) -> bool {
+    let is_done = record.is_current() || record.has_fetched();
+    let is_final = record.final_attempt().is_some() || record.is_spent(policy.retry_limit);
+    let awaits_its_budget = !record.has_its_budget();
+    let is_running = record.status.open_attempt.is_some();
+    !(is_done || is_final || awaits_its_budget || is_running) && spec_problem(&image.spec).is_none()
+}
+
+fn place(record: &Record, now: Timestamp) -> Place {
+    let held = record.status.ticket.as_deref().and_then(|text| text.parse().ok());
+    match held {
+        None => Place::First,
+        Some(_) if record.has_used_its_ticket() => {
+            let due = record.status.next_retry_at.as_ref().map_or(now, |at| at.0.max(now));
+            Place::Retry(due)
+        }
+        Some(ticket) => Place::Held(ticket),
+    }
+}
+
+fn eligibility(
+    image: &VMDiskImage,
+    record: &Record,
+    policy: &Policy,
+    around: &Surroundings,
+    now: Timestamp,
+) -> Eligibility {
+    if record.backoff_until(now).is_some() {
+        return Eligibility::Backoff;
+    }
+    match obstacle(&image.spec, policy, around) {
+        Some(obstacle) => Eligibility::Blocked { why: obstacle.reason.to_string() },
+        None => Eligibility::Eligible,
+    }
+}

@@ -1,0 +1,53 @@
+//! The controller as a process of the simulator.
+
+use std::sync::Arc;
+
+use clap::Parser;
+use diskimage_controller::Args;
+use diskimage_controller::image::Image;
+use diskimage_controller::progress::ProgressBook;
+use diskimage_controller::queue::{PolicySource, Queue};
+use diskimage_controller::views::Views;
+use diskimage_controller::wiring::{Wake, wire_images, wire_queue};
+use otctl_types::names::{DEFAULT_NAMESPACE, DEFAULT_POLICY_NAME};
+use testbed::sim::{Connection, Order};
+use testbed::{Feed, Instance, Loop, Sim, Wakes, builders, check};
+
+/// A world with storage, and one controller in it.
+pub(crate) fn world(order: Order) -> Sim {
+    let sim = Sim::new(order).with_process("controller", instance).always(check::whole_history);
+    builders::storage(&sim.world);
+    sim
+}
+
+/// A controller process.
+pub(crate) fn instance(connection: &Connection) -> Instance {
+    let views = Views::default();
+    let clock = Arc::new(connection.clock.clone());
+    let policy = PolicySource { namespace: DEFAULT_NAMESPACE.to_owned(), name: DEFAULT_POLICY_NAME.to_owned() };
+    let queue = Queue::new(views.clone(), connection.cluster.clone(), policy, clock);
+    let settings = Args::parse_from(["diskimage-controller"]).settings;
+    let image = Image::new(views.clone(), connection.cluster.clone(), Arc::new(settings), ProgressBook::default());
+    let (of_queue, of_images) = (Wakes::new(&connection.clock), Wakes::new(&connection.clock));
+    wire_queue(&waking(&of_queue), &views);
+    wire_images(&waking(&of_images), &views);
+    let feeds = vec![
+        Feed::new(&views.images),
+        Feed::new(&views.queues),
+        Feed::new(&views.policies),
+        Feed::new(&views.jobs),
+        Feed::new(&views.pods),
+        Feed::new(&views.claims),
+        Feed::new(&views.snapshots),
+        Feed::new(&views.storage_classes),
+        Feed::new(&views.snapshot_classes),
+    ];
+    let loops = vec![Loop::of(queue, connection, &of_queue), Loop::of(image, connection, &of_images)];
+    Instance { feeds, loops }
+}
+
+fn waking(wakes: &Wakes) -> Wake {
+    // The simulator is one thread; the lock inside `Wakes` is what the driver's trigger has too.
+    let wakes = wakes.clone();
+    Arc::new(move |key| wakes.wake(key))
+}
