@@ -1,0 +1,41 @@
+//! Every string constant that users, other controllers or the API server see: API group, labels, annotations, field
+//! managers, well-known object names.
+
+/// API group of every kind here but Workshop.
+pub const GROUP: &str = "pelotech.ot";
+/// Version of every kind in [`GROUP`].
+pub const VERSION: &str = "v1alpha1";
+
+/// Namespace of the installation when no flag says otherwise.
+pub const DEFAULT_NAMESPACE: &str = "sync-operator";
+/// Name of the policy ConfigMap when no flag says otherwise.
+pub const DEFAULT_POLICY_NAME: &str = "sync-operator-policy";
+
+/// The AdmissionQueue in which VMDiskImages wait and hold slots.
+pub const IMAGE_QUEUE: &str = "vmdiskimages";
+
+/// Annotation on a VMDiskImage: any new value gives a failed or waiting image a new budget of downloads.
+pub const RETRY_ANNOTATION: &str = "pelotech.ot/retry";
+/// Annotation on a finished claim: sha256 of the raw disk in it, the proof of a finished import without a snapshot.
+pub const DISK_CHECKSUM_ANNOTATION: &str = "pelotech.ot/disk-checksum";
+/// Annotation that lets a guarded object be deleted all the same.
+pub const FORCE_DELETE_ANNOTATION: &str = "pelotech.ot/force-delete";
+/// Annotation on a child: the revision of the spec that it was made for.
+pub const REVISION_ANNOTATION: &str = "pelotech.ot/revision";
+/// Annotation on a Job: the number of the attempt, or of the probe, that it carries out.
+pub const ATTEMPT_ANNOTATION: &str = "pelotech.ot/attempt";
+/// Label on a Job and its pods: `probe` or `import`. For people and selectors; no decision is made from it.
+pub const ROLE_LABEL: &str = "pelotech.ot/role";
+/// Label on every child: the UID of the object it was made for. For people and selectors; ownership is the controller
+/// owner reference alone.
+pub const OWNER_LABEL: &str = "pelotech.ot/owner-uid";
+
+/// `app.kubernetes.io/managed-by` of every object made by otctl.
+pub const MANAGED_BY: &str = "otctl";
+/// `app.kubernetes.io/part-of` of every object made or installed by otctl.
+pub const PART_OF: &str = "otctl";
+/// Field manager and account of the disk image controller.
+pub const DISKIMAGE_CONTROLLER: &str = "diskimage-controller";
+
+/// Annotation on a snapshot or a finished claim: sha256 of the bytes at the source.
+pub const CHECKSUM_ANNOTATION: &str = "pelotech.ot/checksum";

@@ -1,0 +1,178 @@
+//! The rules of `VMDiskImage`, one by one, judged as an API server judges them.
+
+use kube::core::cel::Validator;
+use otctl_types::crds;
+use serde_json::{Value, json};
+
+const FROZEN: &str = "cannot change any more";
+const DISK_SIZE: &str = "diskSize is a size above 0 and at most 64Ti";
+
+fn schema() -> Value {
+    let crd = crds().into_iter().find(|crd| crd.spec.names.kind == "VMDiskImage").unwrap();
+    let schema = crd.spec.versions.into_iter().next().unwrap().schema.unwrap();
+    serde_json::to_value(schema.open_api_v3_schema).unwrap()
+}
+
+/// An image as it is stored, with every field of what makes the data, changed by a merge.
+fn image(change: &Value) -> Value {
+    let mut image = json!({
+        "apiVersion": "pelotech.ot/v1alpha1", "kind": "VMDiskImage", "metadata": {"name": "debian"},
+        "spec": {
+            "url": "https://images.example.com/debian.qcow2", "sourceType": "http", "name": "debian",
+            "checksum": format!("sha256:{}", "0".repeat(64)), "diskSize": "24Gi", "storageClass": "fast",
+            "snapshotClass": "fast-snapshots", "volumeMode": "Filesystem", "accessModes": ["ReadWriteOnce"],
+            "refresh": "1", "suspend": false, "secretRef": "keys", "keepVolume": false,
+        },
+    });
+    merge(&mut image, change);
+    image
+}
+
+fn synced(change: &Value) -> Value {
+    let mut image = image(change);
+    merge(&mut image, &json!({"status": {"phase": "Succeeded", "current": {"revision": "r1"}}}));
+    image
+}
+
+/// A merge patch: null removes.
+fn merge(target: &mut Value, change: &Value) {
+    let (Value::Object(fields), Value::Object(changes)) = (&mut *target, change) else {
+        *target = change.clone();
+        return;
+    };
+    for (name, value) in changes {
+        if value.is_null() {
+            fields.remove(name);
+        } else {
+            merge(fields.entry(name).or_insert(Value::Null), value);
+        }
+    }
+}
+
+/// The messages of the rules that `new` breaks.
+fn broken(new: &Value, old: Option<&Value>) -> Vec<String> {
+    match Validator::new().validate(&schema(), new, old) {
+        Ok(()) => Vec::new(),
+        Err(errors) => errors.as_slice().iter().map(|error| error.message.clone()).collect(),
+    }
+}
+
+/// Every field that makes the data, another value, and whether it may be absent.
+fn frozen() -> Vec<(&'static str, Value, bool)> {
+    vec![
+        ("url", json!("https://images.example.com/other.qcow2"), false),
+        ("sourceType", json!("s3"), false),
+        ("checksum", json!(format!("sha256:{}", "1".repeat(64))), true),
+        ("diskSize", json!("25Gi"), true),
+        ("storageClass", json!("slow"), true),
+        ("snapshotClass", json!("slow-snapshots"), true),
+        ("volumeMode", json!("Block"), false),
+        ("accessModes", json!(["ReadWriteMany"]), false),
+        ("refresh", json!("2"), true),
+    ]
+}
+
+fn is_frozen(broken: &[String]) -> bool {
+    matches!(broken, [only] if only.contains(FROZEN))
+}
+
+#[test]
+fn what_makes_the_data_is_frozen_once_there_is_data() {
+    let old = synced(&json!({}));
+    for (field, value, may_be_absent) in frozen() {
+        let changed = broken(&synced(&json!({"spec": {field: value}})), Some(&old));
+        assert!(is_frozen(&changed), "{field} changed: {changed:?}");
+        if may_be_absent {
+            let without = synced(&json!({"spec": {field: null}}));
+            let removed = broken(&without, Some(&old));
+            assert!(is_frozen(&removed), "{field} removed: {removed:?}");
+            let added = broken(&old, Some(&without));
+            assert!(is_frozen(&added), "{field} added: {added:?}");
+            assert_eq!(
+                broken(&without, Some(&without)),
+                Vec::<String>::new(),
+                "{field} absent, unchanged"
+            );
+        }
+    }
+}
+
+#[test]
+fn everything_may_be_edited_until_there_is_data() {
+    let states = [
+        json!({}),
+        json!({"status": {}}),
+        json!({"status": {"phase": "Failed", "lastAttempt": 3}}),
+    ];
+    for state in states {
+        let mut old = image(&json!({}));
+        merge(&mut old, &state);
+        for (field, value, _) in frozen() {
+            let mut new = old.clone();
+            new["spec"][field] = value;
+            assert_eq!(broken(&new, Some(&old)), Vec::<String>::new(), "{field} in {state}");
+        }
+    }
+}
+
+#[test]
+fn the_rest_may_be_edited_at_any_time() {
+    let old = synced(&json!({}));
+    let edits = [
+        json!({"spec": {"name": "other"}}),
+        json!({"spec": {"name": null}}),
+        json!({"spec": {"secretRef": "other"}}),
+        json!({"spec": {"secretRef": null}}),
+        json!({"spec": {"keepVolume": true}}),
+        json!({"spec": {"keepVolume": null}}),
+        json!({"spec": {"suspend": true}}),
+        json!({"metadata": {"annotations": {"pelotech.ot/retry": "1"}}}),
+    ];
+    for edit in edits {
+        assert_eq!(broken(&synced(&edit), Some(&old)), Vec::<String>::new(), "{edit}");
+    }
+}
+
+#[test]
+fn status_moves_on_whatever_stands_in_it() {
+    let old = synced(&json!({}));
+    let lost = image(&json!({"status": {"phase": "Queued", "lastLossAt": "2026-01-01T00:00:00Z"}}));
+    assert_eq!(broken(&lost, Some(&old)), Vec::<String>::new());
+    assert_eq!(broken(&old, Some(&lost)), Vec::<String>::new());
+}
+
+#[test]
+fn a_disk_size_is_above_zero_and_at_most_64_tebibytes() {
+    for size in [
+        "1",
+        "24Gi",
+        "1.5Gi",
+        "0.5Ki",
+        "500M",
+        "64Ti",
+        "65536Gi",
+        "70368744177664",
+        "0.0625Pi",
+        "64T",
+    ] {
+        let new = image(&json!({"spec": {"diskSize": size}}));
+        assert_eq!(broken(&new, None), Vec::<String>::new(), "{size}");
+    }
+    for size in
+        ["0", "0Gi", "0.0", "64.1Ti", "70368744177665", "65Ti", "1Pi", "99999999999999999999P"]
+    {
+        let found = broken(&image(&json!({"spec": {"diskSize": size}})), None);
+        assert!(matches!(&found[..], [only] if only.contains(DISK_SIZE)), "{size}: {found:?}");
+    }
+}
+
+#[test]
+fn an_image_without_optional_fields_breaks_no_rule() {
+    let least = json!({
+        "metadata": {"name": "debian"},
+        "spec": {"url": "https://images.example.com/debian.qcow2", "sourceType": "http",
+                 "volumeMode": "Filesystem", "accessModes": ["ReadWriteOnce"], "suspend": false},
+    });
+    assert_eq!(broken(&least, None), Vec::<String>::new());
+    assert_eq!(broken(&least, Some(&least)), Vec::<String>::new());
+}
