@@ -1,0 +1,51 @@
+//! `cargo xtask ci`: what every change must pass. Cheap parts first; one target folder for all.
+
+use local_cluster::Progress;
+use local_cluster::programs::{Program, Sources};
+
+use crate::command::{Run, cargo};
+use crate::parts::{Part, run_all};
+use crate::{charts, codegen, repository, tidy};
+
+/// Runs every part.
+///
+/// # Errors
+/// When one fails.
+pub fn run() -> anyhow::Result<()> {
+    run_all("ci", parts())
+}
+
+fn parts() -> Vec<Part<'static>> {
+    vec![
+        Part::new("fmt", || cargo(["fmt", "--all", "--check"]).run()),
+        Part::new("tidy", tidy::run),
+        Part::new("codegen", || codegen::run(true)),
+        Part::new("clippy", || {
+            cargo(["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"])
+                .run()
+        }),
+        Part::new("doc", || {
+            let doc = cargo(["doc", "--locked", "--workspace", "--no-deps"]);
+            doc.env("RUSTDOCFLAGS", "-D warnings").run()
+        }),
+        Part::new("build", || cargo(["build", "--locked", "--workspace", "--all-targets"]).run()),
+        Part::new("programs", programs),
+        Part::new("charts", charts::lint),
+        Part::new("tests", || cargo(["test", "--locked", "--workspace"]).run()),
+        Part::new("demo", demo),
+    ]
+}
+
+/// Finds or builds what tests and demo run, so that it shows as a part of its own.
+fn programs() -> anyhow::Result<()> {
+    let progress = Progress::new(|line| println!("{line}"));
+    for (program, path) in Sources::from_env()?.find_or_build(&Program::ALL, &progress)? {
+        println!("{:<24} {}", program.file_name(), path.display());
+    }
+    Ok(())
+}
+
+/// The main job on the build that is there already.
+fn demo() -> anyhow::Result<()> {
+    Run::new(repository::root().join("target/debug/otctl")).args(["demo"]).run()
+}

@@ -1,0 +1,13 @@
+//! What `cargo xtask` does. Nothing of otctl runs here: only its repository is looked at.
+
+#![expect(clippy::print_stdout, reason = "its output is read by people and in logs of CI")]
+
+pub mod charts;
+pub mod ci;
+pub mod codegen;
+pub mod command;
+pub mod metadata;
+pub mod parts;
+pub mod repository;
+pub mod soak;
+pub mod tidy;
