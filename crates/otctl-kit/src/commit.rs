@@ -1,0 +1,197 @@
+//! Carries out plans: the writes in their order, then the status, then the Events; the first failure ends it. This is
+//! the only place that writes what controllers decide. How one write is made is in `writer`.
+//!
+//! Nothing is kept between two writes that is not in the API: the process may die at any of them.
+
+mod writer;
+
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::Value;
+
+use self::writer::Writer;
+use crate::cluster::{ApiError, Cluster, Target};
+use crate::merge::merge_diff;
+use crate::plan::{Action, Notice, Plan, Write};
+use crate::reconciler::Subject;
+
+/// The log target that tells of every write before it is made: `write n of m`, with `object` and `write`. At level
+/// debug, so a filter can turn on this target alone.
+pub const WRITE_TARGET: &str = "otctl_kit::commit::write";
+
+/// Who commits, and when.
+#[derive(Clone, Copy, Debug)]
+pub struct Author {
+    /// The controller, as the reporter of its Events.
+    pub controller: &'static str,
+    /// The time of the decision.
+    pub at: Timestamp,
+}
+
+/// The proof that every write of a plan was made and its status stands. Only [`commit`] makes one.
+#[derive(Debug)]
+pub struct Committed {
+    writes: Vec<String>,
+}
+
+impl Committed {
+    /// A line per write that was made.
+    #[must_use]
+    pub fn into_writes(self) -> Vec<String> {
+        self.writes
+    }
+}
+
+/// A write that failed; those after it were not made.
+#[derive(Debug, thiserror::Error)]
+#[error("write {number} of {total} failed, {write}")]
+pub struct CommitError {
+    /// Which one, from 1.
+    pub number: usize,
+    /// How many there were to make.
+    pub total: usize,
+    /// What it was.
+    pub write: String,
+    /// What it was to write.
+    pub target: Option<Target>,
+    /// A line per write that was made before it.
+    pub done: Vec<String>,
+    /// The plan's own object as those writes left it.
+    pub subject: Option<Subject>,
+    /// Why it failed.
+    #[source]
+    pub cause: WriteError,
+}
+
+/// Why a write failed.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum WriteError {
+    /// The API server refused it, or did not tell.
+    #[error(transparent)]
+    Refused(#[from] ApiError),
+    /// The name is taken by an object that the subject does not own. It is not touched.
+    #[error("{object} exists and is not ours")]
+    Foreign {
+        /// The object in the way.
+        object: String,
+    },
+    /// The plan's own object is gone, and with it the reason for the plan.
+    #[error("the object is gone")]
+    Gone,
+    /// The plan asks for what no plan may; a defect of the decision.
+    #[error("the plan is unsound: {why}")]
+    Unsound {
+        /// Which rule it breaks.
+        why: &'static str,
+    },
+}
+
+/// Carries out `plan` about `subject`. An Event that cannot be published fails nothing.
+///
+/// # Errors
+/// The first write that failed. What was made before it stands, and its status was not written.
+pub async fn commit<S: Serialize>(
+    cluster: &dyn Cluster,
+    author: Author,
+    subject: Option<&Subject>,
+    plan: &Plan<S>,
+) -> Result<Committed, CommitError> {
+    let steps = steps(subject, plan);
+    let total = steps.len();
+    let mut writer = Writer::new(cluster, author, subject);
+    let mut writes = Vec::new();
+    for (step, number) in steps.iter().zip(1..) {
+        tracing::debug!(target: WRITE_TARGET, object = %writer.about(), write = %step, "write {number} of {total}");
+        match writer.carry_out(step).await {
+            Ok(()) => writes.push(step.to_string()),
+            Err(error) if matches!(step, Step::Notice(_)) => {
+                tracing::debug!(%error, "an event was not published")
+            }
+            Err(cause) => {
+                let (write, target, subject) =
+                    (step.to_string(), step.target(subject), writer.into_subject());
+                return Err(CommitError {
+                    number,
+                    total,
+                    write,
+                    target,
+                    done: writes,
+                    subject,
+                    cause,
+                });
+            }
+        }
+    }
+    Ok(Committed { writes })
+}
+
+/// One thing to do, in the order in which it is done.
+enum Step<'a> {
+    Write(&'a Write),
+    /// The status, and what of it changes.
+    Status {
+        whole: Value,
+        change: Value,
+    },
+    Notice(&'a Notice),
+}
+
+impl Step<'_> {
+    /// What it writes; none for an Event.
+    fn target(&self, subject: Option<&Subject>) -> Option<Target> {
+        match self {
+            Self::Write(write) => match &write.action {
+                Action::Remember(_) | Action::Swap(_) => {
+                    subject.map(|subject| subject.target.clone())
+                }
+                Action::Mark { target, .. } | Action::Delete { target, .. } => Some(target.clone()),
+                Action::Ensure(object) | Action::Create(object) | Action::Apply(object) => {
+                    Some(Target::of(object))
+                }
+            },
+            Self::Status { .. } => subject.map(|subject| subject.target.clone()),
+            Self::Notice(_) => None,
+        }
+    }
+}
+
+fn steps<'a, S: Serialize>(subject: Option<&Subject>, plan: &'a Plan<S>) -> Vec<Step<'a>> {
+    let mut steps: Vec<Step<'a>> = plan.writes.iter().map(Step::Write).collect();
+    steps.extend(status_step(subject, plan));
+    steps.extend(plan.notices.iter().map(Step::Notice));
+    steps
+}
+
+/// The last status write, against the status as the plan's own writes leave it; none when nothing is left to change.
+fn status_step<S: Serialize>(subject: Option<&Subject>, plan: &Plan<S>) -> Option<Step<'static>> {
+    let before = plan.writes.iter().rev().find_map(|write| match &write.action {
+        Action::Remember(status) | Action::Swap(status) => Some(status),
+        Action::Mark { .. }
+        | Action::Ensure(_)
+        | Action::Create(_)
+        | Action::Apply(_)
+        | Action::Delete { .. } => None,
+    });
+    let before = before.or(subject.map(|subject| &subject.status)).unwrap_or(&Value::Null);
+    let whole = serde_json::to_value(plan.status.as_ref()?).expect("a status serialises");
+    merge_diff(before, &whole).map(|change| Step::Status { whole, change })
+}
+
+/// One line, for logs and goldens.
+impl fmt::Display for Step<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Write(write) => write.fmt(f),
+            Self::Status { change, .. } => {
+                let fields = change.as_object().into_iter().flat_map(|fields| fields.keys());
+                write!(f, "status {}", fields.map(String::as_str).collect::<Vec<_>>().join(", "))
+            }
+            Self::Notice(notice) => write!(f, "event {}", notice.reason),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

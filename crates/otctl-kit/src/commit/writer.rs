@@ -1,0 +1,188 @@
+//! How each kind of write is made, and what its answer means.
+
+use kube::core::DynamicObject;
+use kube::{Resource, ResourceExt};
+use serde_json::{Value, json};
+
+use super::{Author, Step, WriteError};
+use crate::cluster::{Answer, ApiError, Cluster, Request, Target, erase};
+use crate::merge::merge_diff;
+use crate::notice;
+use crate::plan::{Action, Notice};
+use crate::reconciler::Subject;
+
+/// Makes the writes of one plan.
+pub(super) struct Writer<'a> {
+    cluster: &'a dyn Cluster,
+    author: Author,
+    /// The plan's own object, as our own writes move it on.
+    subject: Option<Subject>,
+}
+
+impl<'a> Writer<'a> {
+    pub(super) fn new(cluster: &'a dyn Cluster, author: Author, subject: Option<&Subject>) -> Self {
+        Self { cluster, author, subject: subject.cloned() }
+    }
+
+    /// What the plan is about, for logs.
+    pub(super) fn about(&self) -> String {
+        self.subject.as_ref().map(|subject| subject.target.to_string()).unwrap_or_default()
+    }
+
+    /// The plan's own object as the writes left it.
+    pub(super) fn into_subject(self) -> Option<Subject> {
+        self.subject
+    }
+
+    pub(super) async fn carry_out(&mut self, step: &Step<'_>) -> Result<(), WriteError> {
+        match step {
+            Step::Write(write) => self.write(&write.action).await,
+            Step::Status { whole, .. } => self.patch_status(whole).await,
+            Step::Notice(notice) => self.publish(notice).await,
+        }
+    }
+
+    async fn write(&mut self, action: &Action) -> Result<(), WriteError> {
+        match action {
+            Action::Remember(status) => self.patch_status(status).await,
+            Action::Swap(status) => self.swap(status).await,
+            Action::Mark { target, resource_version, fields } => {
+                let patch = status_patch(resource_version, fields);
+                self.change(Request::PatchStatus { target: target.clone(), patch }).await
+            }
+            Action::Ensure(object) if says_anything(object) => Err(WriteError::Unsound {
+                why: "an ensure that sets anything could win over another's",
+            }),
+            Action::Ensure(object) => self.change(Request::Apply(object.clone())).await,
+            Action::Create(object) => self.create(object).await,
+            Action::Apply(object) if object.metadata.uid.is_none() => Err(WriteError::Unsound {
+                why: "an apply without a uid could take over another's object",
+            }),
+            Action::Apply(object) => self.change(Request::Apply(object.clone())).await,
+            Action::Delete { target, uid, resource_version, propagation } => {
+                let request = Request::Delete {
+                    target: target.clone(),
+                    uid: uid.clone(),
+                    resource_version: resource_version.clone(),
+                    propagation: *propagation,
+                };
+                self.delete(request).await
+            }
+        }
+    }
+
+    /// Sends what differs, be it nothing: what follows may rely on nobody else having written meanwhile. The
+    /// resourceVersion is the only guard of a status: the API server ignores a uid there.
+    async fn patch_status(&mut self, status: &Value) -> Result<(), WriteError> {
+        let subject = self.subject()?;
+        let change = merge_diff(&subject.status, status).unwrap_or_else(|| json!({}));
+        let patch = status_patch(&subject.resource_version, &change);
+        let target = subject.target.clone();
+        self.write_own(Request::PatchStatus { target, patch }, status).await
+    }
+
+    /// A PUT of the status ignores everything of the object but its identity and version.
+    async fn swap(&mut self, status: &Value) -> Result<(), WriteError> {
+        let Subject { target, uid, resource_version, .. } = self.subject()?;
+        let mut object =
+            DynamicObject::new(&target.name, &target.resource).data(json!({ "status": status }));
+        object.metadata.namespace.clone_from(&target.namespace);
+        object.metadata.uid = Some(uid.clone());
+        object.metadata.resource_version = Some(resource_version.clone());
+        self.write_own(Request::ReplaceStatus(Box::new(object)), status).await
+    }
+
+    /// A write to the subject's status; the next one is guarded by the version it leaves.
+    async fn write_own(&mut self, request: Request, status: &Value) -> Result<(), WriteError> {
+        match self.cluster.call(request).await {
+            Ok(Answer::Object(object)) => {
+                if let Some(subject) = &mut self.subject {
+                    subject.resource_version = object.resource_version().unwrap_or_default();
+                    subject.status = status.clone();
+                }
+                Ok(())
+            }
+            Ok(_) => Err(ApiError::Unreadable {
+                detail: "a write was answered without the object".to_owned(),
+            }
+            .into()),
+            Err(ApiError::NotFound { .. }) => Err(WriteError::Gone),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// A write to another object that was read: if that is gone, what was read is out of date.
+    async fn change(&self, request: Request) -> Result<(), WriteError> {
+        match self.cluster.call(request).await {
+            Ok(_) => Ok(()),
+            Err(ApiError::NotFound { detail }) => Err(ApiError::Conflict { detail }.into()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// A name that is taken, and a create whose outcome is not known, are settled by looking who owns the name.
+    async fn create(&self, object: &DynamicObject) -> Result<(), WriteError> {
+        match self.cluster.call(Request::Create(Box::new(object.clone()))).await {
+            Ok(_) => Ok(()),
+            Err(error) if matches!(error, ApiError::AlreadyExists) || error.is_unknown() => {
+                self.settle(Target::of(object), error).await
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn settle(&self, target: Target, error: ApiError) -> Result<(), WriteError> {
+        match self.cluster.call(Request::Get(target.clone())).await? {
+            Answer::Object(found) if self.owns(&found) => Ok(()),
+            Answer::Object(_) => Err(WriteError::Foreign { object: target.to_string() }),
+            _ if matches!(error, ApiError::AlreadyExists) => {
+                Err(ApiError::Conflict { detail: format!("{target} was there and went") }.into())
+            }
+            _ => Err(error.into()),
+        }
+    }
+
+    fn owns(&self, found: &DynamicObject) -> bool {
+        let mut owners = found.meta().owner_references.iter().flatten();
+        let controller = owners.find(|owner| owner.controller == Some(true));
+        self.subject
+            .as_ref()
+            .zip(controller)
+            .is_some_and(|(subject, owner)| owner.uid == subject.uid)
+    }
+
+    async fn delete(&self, request: Request) -> Result<(), WriteError> {
+        match self.cluster.call(request).await {
+            Ok(_) | Err(ApiError::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn publish(&self, notice: &Notice) -> Result<(), WriteError> {
+        let regarding =
+            notice.regarding.clone().map_or_else(|| self.subject().map(Subject::reference), Ok)?;
+        let event = notice::event(notice, regarding, self.author);
+        match self.cluster.call(Request::Create(erase(&event))).await {
+            Ok(_) | Err(ApiError::AlreadyExists) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn subject(&self) -> Result<&Subject, WriteError> {
+        self.subject
+            .as_ref()
+            .ok_or(WriteError::Unsound { why: "it writes about an object that is gone" })
+    }
+}
+
+/// Whether it holds more than metadata. An empty spec says nothing; kinds that require one get it so.
+fn says_anything(object: &DynamicObject) -> bool {
+    let fields = object.data.as_object().into_iter().flatten();
+    let mut said =
+        fields.filter(|(_, value)| !value.as_object().is_some_and(serde_json::Map::is_empty));
+    said.next().is_some()
+}
+
+fn status_patch(version: &str, fields: &Value) -> Value {
+    json!({ "metadata": { "resourceVersion": version }, "status": fields })
+}
