@@ -1,0 +1,198 @@
+//! One pass over one object: observe, decide, commit. The driver calls it when a key's turn has come, the simulator in
+//! the order of its seed; it is the same code. A pass never waits but for its requests, and never retries.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use futures::FutureExt;
+use tracing::Instrument;
+
+use crate::clock::Clock;
+use crate::cluster::{ApiError, Cluster};
+use crate::commit::{Author, CommitError, Committed, WriteError, commit};
+use crate::error::{Category, Error};
+use crate::plan::{Next, Plan};
+use crate::queue::End;
+use crate::reconciler::{Observation, Reconciler, Refusal, RefusalCause, Subject};
+use crate::report::{self, Outcome};
+use crate::store::Key;
+
+/// A failure that wants a person is looked at again no sooner.
+const SLOWLY: Duration = Duration::from_secs(1);
+/// The longest that a server can ask us to wait; some ask for a year.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
+/// The verdict of a pass that could not observe.
+const UNOBSERVED: &str = "unobserved";
+
+/// What a pass did.
+#[derive(Debug)]
+pub struct Passed {
+    /// The state the object was judged to be in.
+    pub verdict: &'static str,
+    /// A line per write that was made, also when a later one failed.
+    pub writes: Vec<String>,
+    /// When to look again without a trigger; means nothing when the pass failed.
+    pub next: Next,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Why it failed, if it did.
+    pub error: Option<Error>,
+    /// The object as it was observed; none when it is gone or could not be observed.
+    pub subject: Option<Subject>,
+}
+
+/// Makes one pass of `reconciler` over `key`. A panic in it is a failed pass, not the end of the loop.
+pub async fn pass<R: Reconciler>(
+    reconciler: &R,
+    cluster: &dyn Cluster,
+    key: &Key,
+    clock: &dyn Clock,
+) -> Passed {
+    let mut passed = Passed {
+        verdict: UNOBSERVED,
+        writes: Vec::new(),
+        next: Next::Wait,
+        outcome: Outcome::Rested,
+        error: None,
+        subject: None,
+    };
+    let span = report::span(R::NAME, key);
+    let turn = Turn { reconciler, cluster, key, clock };
+    // What a panic leaves half done is `passed`, and that is valid at every moment.
+    let ended =
+        AssertUnwindSafe(turn.take(&mut passed)).catch_unwind().instrument(span.clone()).await;
+    let ended = ended.unwrap_or_else(|panic| Err(Error::Panic { message: said(&*panic) }));
+    passed.close(ended);
+    report::record(&span, &passed);
+    passed
+}
+
+/// Everything that a pass needs.
+struct Turn<'a, R> {
+    reconciler: &'a R,
+    cluster: &'a dyn Cluster,
+    key: &'a Key,
+    clock: &'a dyn Clock,
+}
+
+impl<R: Reconciler> Turn<'_, R> {
+    async fn take(self, passed: &mut Passed) -> Result<(), Error> {
+        let observed = self.reconciler.observe(self.key).await.map_err(Error::Observe)?;
+        passed.subject = observed.subject();
+        let at = self.clock.now();
+        let plan = R::decide(&observed, at);
+        passed.verdict = plan.verdict;
+        passed.next = plan.next;
+        let author = Author { controller: R::CONTROLLER, at };
+        match commit(self.cluster, author, passed.subject.as_ref(), &plan).await {
+            Ok(committed) => {
+                passed.writes = committed.into_writes();
+                Ok(())
+            }
+            Err(mut error) => {
+                passed.writes = std::mem::take(&mut error.done);
+                passed.writes.extend(self.tell_refused(&observed, author, &error).await);
+                Err(Error::Commit(Box::new(error)))
+            }
+        }
+    }
+
+    /// The status that says why a write was refused, when the reconciler has one to give. That it cannot be written
+    /// either changes nothing about the failure.
+    async fn tell_refused(
+        &self,
+        observed: &R::Observed,
+        author: Author,
+        error: &CommitError,
+    ) -> Vec<String> {
+        let status = refusal(error).and_then(|refusal| R::refused(observed, &refusal, author.at));
+        let Some(status) = status else { return Vec::new() };
+        let plan = Plan { status: Some(status), ..Plan::rest("refused") };
+        let told = commit(self.cluster, author, error.subject.as_ref(), &plan).await;
+        told.map(Committed::into_writes)
+            .inspect_err(|error| tracing::debug!(%error, "the refusal was not told"))
+            .unwrap_or_default()
+    }
+}
+
+/// What a reconciler is asked about: only what no automatic step changes at once.
+fn refusal(error: &CommitError) -> Option<Refusal<'_>> {
+    let cause = match &error.cause {
+        WriteError::Foreign { .. } => RefusalCause::Foreign,
+        WriteError::Refused(cause @ (ApiError::Forbidden { .. } | ApiError::Invalid { .. })) => {
+            RefusalCause::Api(cause)
+        }
+        WriteError::Refused(_) | WriteError::Gone | WriteError::Unsound { .. } => return None,
+    };
+    Some(Refusal { target: error.target.as_ref()?, cause })
+}
+
+impl Passed {
+    /// What it means for the next turn of its key.
+    #[must_use]
+    pub fn end(&self) -> End {
+        match self.outcome {
+            Outcome::Rested | Outcome::Wrote => End::Done(self.next),
+            Outcome::Gone => End::Done(Next::Wait),
+            Outcome::Failed(Category::Conflict) => End::Conflict,
+            Outcome::Failed(Category::Transient) => End::Failed { at_least: Duration::ZERO },
+            Outcome::Failed(Category::Throttled) => {
+                End::Failed { at_least: asked(self.error.as_ref()) }
+            }
+            Outcome::Failed(
+                Category::Forbidden | Category::Invalid | Category::Foreign | Category::Internal,
+            ) => End::Failed { at_least: SLOWLY },
+        }
+    }
+
+    fn close(&mut self, ended: Result<(), Error>) {
+        match ended {
+            Ok(()) => {
+                self.outcome = if self.writes.is_empty() { Outcome::Rested } else { Outcome::Wrote }
+            }
+            Err(error) => self.fail(error),
+        }
+    }
+
+    fn fail(&mut self, error: Error) {
+        let is_gone =
+            matches!(&error, Error::Commit(error) if matches!(error.cause, WriteError::Gone));
+        self.outcome = if is_gone { Outcome::Gone } else { Outcome::Failed(error.category()) };
+        self.error = Some(error);
+    }
+}
+
+/// How long the server asked us to wait, within reason.
+fn asked(error: Option<&Error>) -> Duration {
+    match error.and_then(Error::api) {
+        Some(ApiError::Throttled { retry_after_seconds: Some(seconds) }) => {
+            Duration::from_secs(*seconds).min(RETRY_AFTER_MAX)
+        }
+        _ => SLOWLY,
+    }
+}
+
+/// What a panic said, if it said something.
+fn said(panic: &(dyn Any + Send)) -> String {
+    let text = panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("without a message").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_server_may_ask_for_time_but_not_for_ever() {
+        let asks = |seconds| {
+            asked(Some(&Error::Observe(ApiError::Throttled { retry_after_seconds: seconds })))
+        };
+        assert_eq!(asks(Some(7)), Duration::from_secs(7));
+        assert_eq!(asks(Some(1_000_000_000)), RETRY_AFTER_MAX);
+        assert_eq!(asks(None), SLOWLY);
+    }
+}
