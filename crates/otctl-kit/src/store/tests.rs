@@ -1,0 +1,113 @@
+//! Versions never go back, a complete list replaces, and children are found by their owner.
+
+use std::sync::Mutex;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::core::ObjectMeta;
+
+use super::*;
+
+fn config(name: &str, version: u64) -> ConfigMap {
+    let metadata = ObjectMeta {
+        namespace: Some("lab".to_owned()),
+        name: Some(name.to_owned()),
+        resource_version: Some(version.to_string()),
+        ..ObjectMeta::default()
+    };
+    ConfigMap { metadata, ..ConfigMap::default() }
+}
+
+fn owned(name: &str, version: u64, uid: &str) -> ConfigMap {
+    let owner =
+        OwnerReference { uid: uid.to_owned(), controller: Some(true), ..OwnerReference::default() };
+    let mut config = config(name, version);
+    config.metadata.owner_references = Some(vec![owner]);
+    config
+}
+
+fn store(objects: Vec<ConfigMap>) -> Store<ConfigMap> {
+    let store = Store::default();
+    store.apply(Change::All(objects));
+    store
+}
+
+/// Name and version of everything held.
+fn held(store: &Store<ConfigMap>) -> Vec<(String, u128)> {
+    let mut held: Vec<_> =
+        store.all().iter().map(|object| (Key::of(&**object).name, version(&**object))).collect();
+    held.sort();
+    held
+}
+
+fn names(objects: &[Arc<ConfigMap>]) -> Vec<String> {
+    objects.iter().map(|object| Key::of(&**object).name).collect()
+}
+
+#[test]
+fn an_object_never_goes_back_in_time() {
+    let store = store(vec![config("a", 10)]);
+    store.apply(Change::Present(config("a", 9)));
+    store.apply(Change::All(vec![config("a", 8)]));
+    store.apply(Change::Gone(config("a", 9)));
+    assert_eq!(held(&store), [("a".to_owned(), 10)]);
+    store.apply(Change::Present(config("a", 100)));
+    assert_eq!(held(&store), [("a".to_owned(), 100)], "versions compare as numbers");
+}
+
+#[test]
+fn an_object_goes_with_its_last_version() {
+    let store = store(vec![config("a", 10), config("b", 10)]);
+    store.apply(Change::Gone(config("a", 10)));
+    store.apply(Change::Gone(config("b", 11)));
+    store.apply(Change::Gone(config("never-seen", 12)));
+    assert_eq!(held(&store), []);
+}
+
+#[test]
+fn what_a_complete_list_lacks_is_gone() {
+    let store = store(vec![config("a", 1), config("b", 2)]);
+    store.apply(Change::All(vec![config("b", 2), config("c", 3)]));
+    assert_eq!(held(&store), [("b".to_owned(), 2), ("c".to_owned(), 3)]);
+}
+
+#[test]
+fn children_are_found_by_the_uid_of_their_controller() {
+    let store = store(vec![
+        owned("b", 1, "u-1"),
+        owned("a", 2, "u-1"),
+        owned("c", 3, "u-2"),
+        config("d", 4),
+    ]);
+    assert_eq!(names(&store.owned_by("u-1")), ["a", "b"]);
+    store.apply(Change::Present(owned("a", 5, "u-2")));
+    assert_eq!(names(&store.owned_by("u-1")), ["b"]);
+    assert_eq!(names(&store.owned_by("u-2")), ["a", "c"]);
+    store.apply(Change::Gone(owned("b", 6, "u-1")));
+    assert!(store.owned_by("u-1").is_empty());
+}
+
+#[test]
+fn subscribers_are_woken_by_what_changed_and_by_nothing_else() {
+    let store = store(vec![config("a", 1), config("b", 2)]);
+    let woken: Arc<Mutex<Vec<String>>> = Arc::default();
+    let log = woken.clone();
+    store.subscribe(move |object| log.lock().unwrap().push(Key::of(object).name));
+    store.apply(Change::Present(config("a", 1)));
+    store.apply(Change::All(vec![config("a", 1), config("c", 3)]));
+    assert_eq!(*woken.lock().unwrap(), ["b", "c"]);
+}
+
+#[tokio::test]
+async fn it_is_synced_by_a_complete_list_alone() {
+    let store: Store<ConfigMap> = Store::default();
+    store.apply(Change::Present(config("a", 1)));
+    assert!(!store.is_synced());
+    let waiting = tokio::spawn({
+        let store = store.clone();
+        async move { store.synced().await }
+    });
+    store.apply(Change::All(vec![]));
+    waiting.await.unwrap();
+    assert!(store.is_synced());
+}

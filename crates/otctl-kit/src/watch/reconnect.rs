@@ -1,0 +1,158 @@
+//! When and how a stream begins again: pure.
+
+use std::time::Duration;
+
+/// A stream begins no more often than this, however it ended: a server that closes at once is not stormed.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// The first delay after a failure, and the longest.
+const BACKOFF: (Duration, Duration) = (INTERVAL, Duration::from_secs(30));
+/// After so many failures in a row the version itself may be what the server refuses (it was restored, say).
+const FAILURES_OF_A_VERSION: u32 = 3;
+
+/// How a list or a watch ended; `progressed` if it brought anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// A complete list.
+    Listed,
+    /// The server ended the watch, as it should.
+    Closed { progressed: bool },
+    /// The server ended nothing and sent nothing: the way to it is broken.
+    Silent { progressed: bool },
+    /// The version is too old (410, as the answer or as an event).
+    Expired { progressed: bool },
+    /// Anything else.
+    Failed { progressed: bool },
+}
+
+impl Ended {
+    pub(super) fn after_progress(self, progressed: bool) -> Self {
+        match self {
+            Self::Listed => self,
+            Self::Closed { .. } => Self::Closed { progressed },
+            Self::Silent { .. } => Self::Silent { progressed },
+            Self::Expired { .. } => Self::Expired { progressed },
+            Self::Failed { .. } => Self::Failed { progressed },
+        }
+    }
+}
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Again {
+    /// How long to wait first.
+    pub(super) pause: Duration,
+    /// Whether a list must come before the next watch.
+    pub(super) relist: bool,
+}
+
+/// The memory of one stream.
+#[derive(Debug, Default)]
+pub(super) struct Reconnect {
+    /// Failures in a row. A list that succeeds does not end the row: what follows it may fail each time.
+    failures: u32,
+}
+
+impl Reconnect {
+    /// What follows a list or watch that took `ran` and ended so. `jitter` is a random number in 0..1.
+    pub(super) fn after(&mut self, ended: Ended, ran: Duration, jitter: f64) -> Again {
+        let rest = INTERVAL.saturating_sub(ran);
+        match ended {
+            Ended::Listed => Again { pause: Duration::ZERO, relist: false },
+            Ended::Closed { .. } => {
+                self.failures = 0;
+                Again { pause: rest, relist: false }
+            }
+            Ended::Silent { progressed } => {
+                self.fail(progressed);
+                Again { pause: rest, relist: false }
+            }
+            Ended::Expired { progressed } => {
+                self.fail(progressed);
+                Again { pause: self.backoff(jitter).max(rest), relist: true }
+            }
+            Ended::Failed { progressed } => {
+                self.fail(progressed);
+                let relist = self.failures >= FAILURES_OF_A_VERSION;
+                Again { pause: self.backoff(jitter).max(rest), relist }
+            }
+        }
+    }
+
+    fn fail(&mut self, progressed: bool) {
+        self.failures = if progressed { 1 } else { self.failures.saturating_add(1) };
+    }
+
+    /// Doubled each time, the upper half of it random.
+    fn backoff(&self, jitter: f64) -> Duration {
+        let (from, to) = BACKOFF;
+        let full = from.saturating_mul(1 << self.failures.saturating_sub(1).min(16)).min(to);
+        full.mul_f64(0.5 + 0.5 * jitter.clamp(0.0, 1.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Duration = Duration::ZERO;
+    const CLOSED: Ended = Ended::Closed { progressed: false };
+    const EXPIRED: Ended = Ended::Expired { progressed: false };
+    const FAILED: Ended = Ended::Failed { progressed: false };
+
+    fn pauses(ended: Ended, times: usize, jitter: f64) -> Vec<u64> {
+        let mut reconnect = Reconnect::default();
+        (0..times)
+            .map(|_| reconnect.after(ended, NOW, jitter).pause.as_millis().try_into().unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn a_watch_that_closes_at_once_begins_once_a_second() {
+        assert_eq!(pauses(CLOSED, 3, 0.0), [1000, 1000, 1000]);
+        let mut reconnect = Reconnect::default();
+        let second = Duration::from_millis(400);
+        assert_eq!(reconnect.after(CLOSED, second, 0.0).pause, Duration::from_millis(600));
+        assert_eq!(reconnect.after(CLOSED, Duration::from_secs(30), 0.0).pause, NOW);
+    }
+
+    #[test]
+    fn failures_back_off_to_half_a_minute_and_never_below_the_interval() {
+        assert_eq!(pauses(FAILED, 7, 1.0), [1000, 2000, 4000, 8000, 16_000, 30_000, 30_000]);
+        assert_eq!(pauses(FAILED, 7, 0.0), [1000, 1000, 2000, 4000, 8000, 15_000, 15_000]);
+        assert_eq!(pauses(FAILED, 100, 1.0)[99], 30_000);
+    }
+
+    #[test]
+    fn an_expired_version_is_listed_again_soon_but_not_stormed() {
+        let mut reconnect = Reconnect::default();
+        let first = reconnect.after(EXPIRED, NOW, 1.0);
+        assert!(first.relist && first.pause <= Duration::from_secs(5));
+        reconnect.after(Ended::Listed, NOW, 1.0);
+        assert_eq!(reconnect.after(EXPIRED, NOW, 1.0).pause, Duration::from_secs(2));
+    }
+
+    #[test]
+    fn progress_ends_a_row_of_failures() {
+        let mut reconnect = Reconnect::default();
+        for _ in 0..5 {
+            reconnect.after(FAILED, NOW, 1.0);
+        }
+        let pause = reconnect.after(Ended::Failed { progressed: true }, NOW, 1.0).pause;
+        assert_eq!(pause, Duration::from_secs(1));
+    }
+
+    #[test]
+    fn a_version_that_keeps_failing_is_given_up() {
+        let mut reconnect = Reconnect::default();
+        let relists: Vec<bool> = (0..4).map(|_| reconnect.after(FAILED, NOW, 1.0).relist).collect();
+        assert_eq!(relists, [false, false, true, true]);
+    }
+
+    #[test]
+    fn a_silent_watch_goes_on_where_it_was() {
+        let mut reconnect = Reconnect::default();
+        let again =
+            reconnect.after(Ended::Silent { progressed: false }, Duration::from_secs(35), 1.0);
+        assert_eq!(again, Again { pause: NOW, relist: false });
+    }
+}
