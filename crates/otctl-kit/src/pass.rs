@@ -6,7 +6,7 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use futures::FutureExt;
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 use crate::clock::Clock;
 use crate::cluster::{ApiError, Cluster};
@@ -40,6 +40,8 @@ pub struct Passed {
     pub error: Option<Error>,
     /// The object as it was observed; none when it is gone or could not be observed.
     pub subject: Option<Subject>,
+    /// Its span: what is told of the pass belongs to its trace.
+    pub span: Span,
 }
 
 /// Makes one pass of `reconciler` over `key`. A panic in it is a failed pass, not the end of the loop.
@@ -49,6 +51,7 @@ pub async fn pass<R: Reconciler>(
     key: &Key,
     clock: &dyn Clock,
 ) -> Passed {
+    let span = report::span(R::NAME, key);
     let mut passed = Passed {
         verdict: UNOBSERVED,
         writes: Vec::new(),
@@ -56,15 +59,14 @@ pub async fn pass<R: Reconciler>(
         outcome: Outcome::Rested,
         error: None,
         subject: None,
+        span: span.clone(),
     };
-    let span = report::span(R::NAME, key);
     let turn = Turn { reconciler, cluster, key, clock };
     // What a panic leaves half done is `passed`, and that is valid at every moment.
-    let ended =
-        AssertUnwindSafe(turn.take(&mut passed)).catch_unwind().instrument(span.clone()).await;
+    let ended = AssertUnwindSafe(turn.take(&mut passed)).catch_unwind().instrument(span).await;
     let ended = ended.unwrap_or_else(|panic| Err(Error::Panic { message: said(&*panic) }));
     passed.close(ended);
-    report::record(&span, &passed);
+    report::record(&passed);
     passed
 }
 

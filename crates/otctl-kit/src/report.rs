@@ -13,6 +13,7 @@ use crate::metrics::Metrics;
 use crate::pass::Passed;
 use crate::plan::Notice;
 use crate::store::Key;
+use crate::telemetry::note_trace;
 
 /// Failures that end by themselves become an Event only when this many passes failed in a row.
 const PATIENCE: u32 = 5;
@@ -45,11 +46,23 @@ impl Outcome {
 
 /// The span of a pass; what is not known yet is filled in by [`record`].
 pub(crate) fn span(controller: &'static str, key: &Key) -> Span {
-    tracing::info_span!("pass", controller, object = %key, verdict = Empty, writes = Empty, outcome = Empty, error = Empty)
+    let span = tracing::info_span!(
+        "pass",
+        controller,
+        object = %key,
+        verdict = Empty,
+        writes = Empty,
+        outcome = Empty,
+        error = Empty,
+        trace_id = Empty
+    );
+    note_trace(&span);
+    span
 }
 
 /// Completes the span of a pass.
-pub(crate) fn record(span: &Span, passed: &Passed) {
+pub(crate) fn record(passed: &Passed) {
+    let span = &passed.span;
     span.record("verdict", passed.verdict);
     span.record("writes", display(passed.writes.join("; ")));
     span.record("outcome", passed.outcome.label());
@@ -82,6 +95,7 @@ impl Reporter {
     /// Tells of a pass; returns the Event that its failure deserves, if it is news.
     pub(crate) fn tell(&self, key: &Key, passed: &Passed, took: Duration) -> Option<Notice> {
         self.count(passed, took);
+        let _inside = passed.span.enter();
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let before = told.entry(key.clone()).or_default();
         match (&passed.error, passed.outcome) {
@@ -172,7 +186,15 @@ mod tests {
     fn passed(verdict: &'static str, error: Option<Error>) -> Passed {
         let outcome =
             error.as_ref().map_or(Outcome::Rested, |error| Outcome::Failed(error.category()));
-        Passed { verdict, writes: Vec::new(), next: Next::Wait, outcome, error, subject: None }
+        Passed {
+            verdict,
+            writes: Vec::new(),
+            next: Next::Wait,
+            outcome,
+            error,
+            subject: None,
+            span: Span::none(),
+        }
     }
 
     fn forbidden(detail: &str) -> Error {

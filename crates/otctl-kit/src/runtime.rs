@@ -217,17 +217,12 @@ async fn work(parts: &Parts, mut role: watch::Receiver<Role>, shutdown: &Shutdow
 
 /// Waits until leading and all caches are complete: on a part of one, what is not there yet would be taken for gone.
 async fn may_begin(parts: &Parts, role: &mut watch::Receiver<Role>) {
-    loop {
-        for cache in &parts.caches {
-            (cache.synced)().await;
-        }
-        if role.wait_for(|role| *role == Role::Leading).await.is_err() {
-            // Nobody elects any more; whoever ended that ends us.
-            std::future::pending::<()>().await;
-        }
-        if parts.caches.iter().all(|cache| (cache.is_synced)()) {
-            return;
-        }
+    for cache in &parts.caches {
+        (cache.synced)().await;
+    }
+    if role.wait_for(|role| *role == Role::Leading).await.is_err() {
+        // Nobody elects any more; whoever ended that ends us.
+        std::future::pending::<()>().await;
     }
 }
 

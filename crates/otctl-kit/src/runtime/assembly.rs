@@ -76,7 +76,11 @@ impl Controllers {
     /// Like [`watch`](Self::watch), for a kind that need not be installed: no loop waits for its first list, so a
     /// decision must know what an empty store means ([`Store::is_synced`]).
     #[must_use]
-    pub fn watch_optional<K: Watched>(mut self, store: &Store<K>, options: WatchOptions<K>) -> Self {
+    pub fn watch_optional<K: Watched>(
+        mut self,
+        store: &Store<K>,
+        options: WatchOptions<K>,
+    ) -> Self {
         self.parts.streams.push(stream(store, options));
         self
     }

@@ -5,13 +5,22 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
 use futures::future::BoxFuture;
+use jiff::Timestamp;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{SpanData, SpanExporter};
 use serde_json::Value;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
+use tracing::instrument::WithSubscriber;
 
 use super::*;
+use crate::clock::SystemClock;
+use crate::cluster::{Answer, ApiError, Cluster, Request};
+use crate::driver;
+use crate::plan::Plan;
+use crate::reconciler::{Observation, Reconciler, Subject};
+use crate::report::Reporter;
+use crate::store::Key;
 
 #[derive(Clone, Default)]
 struct Buffer(Arc<Mutex<Vec<u8>>>);
@@ -99,6 +108,57 @@ fn a_line_names_the_trace_that_is_exported() {
         .collect();
     assert_eq!(exported, logged);
     assert_ne!(logged[0], logged[1], "each pass is a trace of its own");
+}
+
+/// A reconciler of nothing, and an API server that is never asked.
+struct Resting;
+
+impl Observation for Resting {
+    fn subject(&self) -> Option<Subject> {
+        None
+    }
+}
+
+impl Reconciler for Resting {
+    type Observed = Self;
+    type Status = Value;
+    const NAME: &'static str = "image";
+
+    async fn observe(&self, _key: &Key) -> Result<Self, ApiError> {
+        tracing::info!("observing");
+        Ok(Self)
+    }
+
+    fn decide(_observed: &Self, _now: Timestamp) -> Plan<Value> {
+        Plan::rest("Queued")
+    }
+}
+
+impl Cluster for Resting {
+    fn call(&self, request: Request) -> BoxFuture<'_, Result<Answer, ApiError>> {
+        panic!("a pass that rests asked to {}", request.verb())
+    }
+}
+
+#[tokio::test]
+async fn what_is_logged_in_and_about_a_pass_names_its_trace() {
+    let collector = Collector::default();
+    let traces = SdkTracerProvider::builder().with_simple_exporter(collector.clone()).build();
+    let (buffer, dispatch, _level) = subscriber(Look::Json, Some(&traces));
+    let key = Key::new("lab", "a");
+    let pass = driver::pass(&Resting, &Resting, &key, &SystemClock);
+    let passed = pass.with_subscriber(dispatch.clone()).await;
+    tracing::dispatcher::with_default(&dispatch, || {
+        Reporter::new("image", None).tell(&key, &passed, Duration::ZERO);
+    });
+    drop(passed);
+    let exported = collector.0.lock().unwrap()[0].span_context.trace_id().to_string();
+    let lines = buffer.lines();
+    let messages: Vec<&Value> = lines.iter().map(|line| &line["message"]).collect();
+    assert_eq!(messages, ["observing", "verdict changed"]);
+    for line in &lines {
+        assert_eq!(line["span"][TRACE_ID], exported.as_str(), "{line}");
+    }
 }
 
 #[test]
