@@ -1,0 +1,140 @@
+//! The vocabulary of decisions: what a plan may hold. A plan leaves nothing to choose: whole objects, an order, a reason
+//! per write, the whole status, when to look again. [`commit`](crate::commit) carries plans out; nothing here does IO.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::core::DynamicObject;
+use serde_json::Value;
+
+use crate::cluster::Target;
+
+/// What a pass decided.
+#[derive(Clone, Debug)]
+pub struct Plan<S> {
+    /// The state the object was judged to be in: a short constant for logs, spans and goldens.
+    pub verdict: &'static str,
+    /// What to write, in this order; the first failure ends the pass.
+    pub writes: Vec<Write>,
+    /// The whole status after all writes, or none to leave it alone.
+    pub status: Option<S>,
+    /// Events, published only after the status was written.
+    pub notices: Vec<Notice>,
+    /// When to look again if nothing wakes us before.
+    pub next: Next,
+}
+
+impl<S> Plan<S> {
+    /// A plan that writes nothing and waits.
+    pub fn rest(verdict: &'static str) -> Self {
+        Self { verdict, writes: Vec::new(), status: None, notices: Vec::new(), next: Next::Wait }
+    }
+}
+
+/// One write, with the reason why it is made.
+#[derive(Clone, Debug)]
+pub struct Write {
+    /// What to do.
+    pub action: Action,
+    /// A phrase for logs and goldens: "because it was admitted".
+    pub because: &'static str,
+}
+
+/// What a write does.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// Status of the plan's own object, written *before* the writes that follow it, because they destroy what it
+    /// remembers or rely on its being on record: the whole status as it is to be after this write; only what differs
+    /// is sent, guarded by the resourceVersion that was observed.
+    Remember(Value),
+    /// Compare-and-swap of the whole status of the plan's own object, by PUT. A conflict ends the pass.
+    Swap(Value),
+    /// Fields of another object's status, by merge patch with the resourceVersion that was observed (queue: the ticket).
+    Mark {
+        /// Whose status.
+        target: Target,
+        /// The resourceVersion that was observed.
+        resource_version: String,
+        /// The fields to merge into `status`.
+        fields: Value,
+    },
+    /// Server-side apply of metadata alone: makes a named singleton of ours if it is missing. Two who do it at once do
+    /// not disturb each other, since neither sets anything.
+    Ensure(Box<DynamicObject>),
+    /// POST. An object of that name that is ours already counts as done; another's is an error.
+    Create(Box<DynamicObject>),
+    /// Server-side apply of an object that was read and is ours; carries its `metadata.uid`.
+    Apply(Box<DynamicObject>),
+    /// DELETE with the UID as precondition, and the resourceVersion too if one is given.
+    Delete {
+        /// What to delete.
+        target: Target,
+        /// UID of the object that was read.
+        uid: String,
+        /// Also require this version.
+        resource_version: Option<String>,
+        /// How its dependents go.
+        propagation: Propagation,
+    },
+}
+
+/// How the dependents of a deleted object go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Propagation {
+    /// They go first; the object stays until they are gone.
+    Foreground,
+    /// They go some time later.
+    Background,
+}
+
+/// An Event to publish.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Notice {
+    /// Warning instead of Normal.
+    pub warning: bool,
+    /// CamelCase word; the same enum as condition reasons.
+    pub reason: String,
+    /// What was being done, CamelCase: `Sync`, `Snapshot`.
+    pub action: &'static str,
+    /// A sentence for people, cut to 1 kB.
+    pub message: String,
+    /// Another object that it is about, instead of the plan's own.
+    pub regarding: Option<ObjectReference>,
+}
+
+/// When an object is looked at again without a trigger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// A watch will wake us.
+    Wait,
+    /// At this time, or when a watch wakes us.
+    At(Timestamp),
+}
+
+impl Next {
+    /// The earlier of both.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Wait, next) | (next, Self::Wait) => next,
+            (Self::At(a), Self::At(b)) => Self::At(a.min(b)),
+        }
+    }
+}
+
+/// One line per write, for logs and goldens.
+impl fmt::Display for Write {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.action {
+            Action::Remember(_) => write!(f, "remember")?,
+            Action::Swap(_) => write!(f, "swap status")?,
+            Action::Mark { target, .. } => write!(f, "mark {target}")?,
+            Action::Ensure(object) => write!(f, "ensure {}", Target::of(object))?,
+            Action::Create(object) => write!(f, "create {}", Target::of(object))?,
+            Action::Apply(object) => write!(f, "apply {}", Target::of(object))?,
+            Action::Delete { target, .. } => write!(f, "delete {target}")?,
+        }
+        write!(f, " because {}", self.because)
+    }
+}

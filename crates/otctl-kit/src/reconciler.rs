@@ -1,0 +1,91 @@
+//! The contract between the kit and a controller: observe, then decide. The kit commits and reports.
+
+use std::future::Future;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::cluster::{ApiError, Target};
+use crate::plan::Plan;
+use crate::store::Key;
+
+/// One loop of a controller, over objects of one kind.
+pub trait Reconciler: Send + Sync + 'static {
+    /// Everything a decision may need, as plain facts. Absence is a fact.
+    type Observed: Observation + Send + Sync;
+    /// The status that the plan writes.
+    type Status: Serialize + Send + Sync;
+    /// Name for logs, metrics and goldens: `image`, `queue`.
+    const NAME: &'static str;
+    /// Who reports its Events, as users see it: the controller that runs this loop.
+    const CONTROLLER: &'static str = "otctl";
+
+    /// Reads the facts. Interprets nothing except "absent" and "cannot be parsed".
+    ///
+    /// # Errors
+    /// Any failed consistent read; the pass ends and is tried again.
+    fn observe(&self, key: &Key) -> impl Future<Output = Result<Self::Observed, ApiError>> + Send;
+
+    /// The whole choice: pure, total, with the time as an argument.
+    fn decide(observed: &Self::Observed, now: Timestamp) -> Plan<Self::Status>;
+
+    /// The status that tells a person that a write of the plan was refused, and why (a missing right, a quota, a
+    /// policy of the cluster). Asked only for failures that no automatic step changes at once
+    /// ([`ApiError::Forbidden`], [`ApiError::Invalid`], a foreign object of a child's name); written instead of the
+    /// planned status. Pure, like `decide`.
+    fn refused(
+        observed: &Self::Observed,
+        refusal: &Refusal<'_>,
+        now: Timestamp,
+    ) -> Option<Self::Status> {
+        let _ = (observed, refusal, now);
+        None
+    }
+}
+
+/// A write of a plan that was refused.
+#[derive(Clone, Copy, Debug)]
+pub struct Refusal<'a> {
+    /// What was to be written.
+    pub target: &'a Target,
+    /// Why it was not.
+    pub cause: RefusalCause<'a>,
+}
+
+/// Why a write was refused.
+#[derive(Clone, Copy, Debug)]
+pub enum RefusalCause<'a> {
+    /// The API server said no.
+    Api(&'a ApiError),
+    /// Someone else's object has the name of the child.
+    Foreign,
+}
+
+/// What the kit must know of an observation to commit a plan that was decided on it.
+pub trait Observation {
+    /// The object the plan is about; none when it is gone, and then the plan may write nothing about it.
+    fn subject(&self) -> Option<Subject>;
+}
+
+/// The object of a pass, as it was when it was observed.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    /// Which object.
+    pub target: Target,
+    /// Its UID.
+    pub uid: String,
+    /// Its resourceVersion: the guard of every status write.
+    pub resource_version: String,
+    /// Its status as observed, to skip a write that would change nothing.
+    pub status: Value,
+}
+
+impl Subject {
+    /// As Events refer to it.
+    #[must_use]
+    pub fn reference(&self) -> ObjectReference {
+        self.target.reference(&self.uid)
+    }
+}
