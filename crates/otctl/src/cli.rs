@@ -1,0 +1,155 @@
+//! Every flag and sub-command. What they do is in `cmd`.
+
+use std::path::{Path, PathBuf};
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+
+/// The name that makes a program a sub-command of kubectl.
+const PLUGIN: &str = "kubectl-otctl";
+
+/// Disk images for virtual machines on Kubernetes: synced under one policy, shown as they are.
+#[derive(Debug, Parser)]
+#[command(name = "otctl", version = otctl_kit::args::version(), arg_required_else_help = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Sync a few disk images on a control plane of this machine and check every promise.
+    ///
+    /// Starts a real API server, the controllers and an image server as processes of this machine, on loopback only,
+    /// and ends all of them. Exits with 0 only if every image went as it should.
+    Demo(LocalArgs),
+    /// Run the demo's control plane until Ctrl-C, for development.
+    Up(LocalArgs),
+    /// Show which images run and which wait, in the order in which they will start.
+    Queue(QueueArgs),
+    /// Print the custom resource definitions.
+    Crds(CrdsArgs),
+    /// Run a controller, as its own program does.
+    #[command(subcommand, hide = true)]
+    RunController(Box<Controller>),
+    /// Run the importer, as its own program does.
+    #[command(hide = true)]
+    RunImporter(Box<disk_importer::cli::Args>),
+}
+
+/// Which controller to run.
+#[derive(Debug, Subcommand)]
+pub enum Controller {
+    /// Disk images.
+    Diskimage(diskimage_controller::cli::Args),
+}
+
+/// Which cluster.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct ClusterArgs {
+    /// Kubeconfig file; without it the KUBECONFIG variable or the default file is used.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig; without it the current one.
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+}
+
+/// How the control plane of this machine is run.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct LocalArgs {
+    /// Keep keys, logs and volumes in this directory, which must be empty or absent; without it they are removed at
+    /// the end.
+    #[arg(long, value_name = "DIRECTORY")]
+    pub state_dir: Option<PathBuf>,
+}
+
+/// What of the queue to show, and how.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct QueueArgs {
+    /// The cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    /// Only images of this namespace; positions count all.
+    #[arg(long, short, value_name = "NAMESPACE")]
+    pub namespace: Option<String>,
+    /// Also show images that are ready or have failed.
+    #[arg(long, short = 'a')]
+    pub all: bool,
+    /// Show it once instead of following it.
+    #[arg(long)]
+    pub once: bool,
+    /// Print it once, for programs.
+    #[arg(long, short, value_enum, value_name = "FORMAT")]
+    pub output: Option<Format>,
+}
+
+/// A format for programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// One JSON object.
+    Json,
+}
+
+/// What to do with the definitions.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct CrdsArgs {
+    /// Apply them to the cluster instead of printing them.
+    #[arg(long)]
+    pub apply: bool,
+    /// The cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+}
+
+impl Cli {
+    /// The command line of this process; ends the process when it cannot be read.
+    ///
+    /// kubectl finds `otctl` as a sub-command when a file named `kubectl-otctl` is in the PATH. That is this program
+    /// under another name (a link will do), not another program: it only has to call itself what its user typed.
+    #[must_use]
+    pub fn read() -> Self {
+        let called = std::env::args_os().next().unwrap_or_default();
+        let matches = named_as(Path::new(&called)).get_matches();
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+}
+
+fn named_as(called: &Path) -> clap::Command {
+    let command = Cli::command();
+    if called.file_name().is_some_and(|name| name == PLUGIN) {
+        command.bin_name("kubectl otctl")
+    } else {
+        command
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_hidden_commands_take_the_programs_own_flags() {
+        let importer =
+            ["otctl", "run-importer", "probe", "--url=http://host/a", "--disk-size=1024"];
+        assert!(matches!(Cli::try_parse_from(importer).unwrap().command, Command::RunImporter(_)));
+        let controller = ["otctl", "run-controller", "diskimage", "--listen=127.0.0.1:0"];
+        assert!(matches!(
+            Cli::try_parse_from(controller).unwrap().command,
+            Command::RunController(_)
+        ));
+    }
+
+    #[test]
+    fn a_plugin_calls_itself_what_its_user_typed() {
+        let usage = |called: &str| named_as(Path::new(called)).render_usage().to_string();
+        assert!(usage("/usr/local/bin/kubectl-otctl").contains("kubectl otctl <COMMAND>"));
+        assert!(!usage("/usr/local/bin/otctl").contains("kubectl"));
+    }
+}

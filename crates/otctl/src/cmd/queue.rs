@@ -1,0 +1,81 @@
+//! `otctl queue`: what runs, what waits, and why.
+
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use comfy_table::presets::NOTHING;
+
+use crate::cli::{Format, QueueArgs};
+use crate::live::Live;
+use crate::queue::{Row, Table};
+use crate::view::{self, View};
+use crate::{client, out};
+
+/// Shows the queue: once, or as it changes.
+pub(crate) async fn run(args: &QueueArgs) -> anyhow::Result<ExitCode> {
+    let client = client::connect(&args.cluster).await?;
+    let mut live = Live::open(&client).await?;
+    match args.output {
+        Some(Format::Json) => out::line(&json(&asked_for(live.table(), args))?),
+        None if args.once => out::line(&text(&asked_for(live.table(), args))),
+        None => follow(&mut live, args).await?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Until Ctrl-C, which ends the process: there is nothing to clean up.
+async fn follow(live: &mut Live, args: &QueueArgs) -> anyhow::Result<()> {
+    let mut view = View::for_output();
+    loop {
+        view.show(&asked_for(live.table(), args));
+        live.changed().await?;
+    }
+}
+
+fn asked_for(table: Table, args: &QueueArgs) -> Table {
+    let is_here =
+        |row: &Row| args.namespace.as_ref().is_none_or(|namespace| *namespace == row.namespace);
+    table.only(|row| is_here(row) && (args.all || !row.has_ended()))
+}
+
+fn json(table: &Table) -> anyhow::Result<String> {
+    serde_json::to_string_pretty(table).context("the queue cannot be written as JSON")
+}
+
+/// As kubectl prints tables: no lines, columns of capitals.
+fn text(table: &Table) -> String {
+    let mut columns = comfy_table::Table::new();
+    columns.load_style(NOTHING);
+    columns.set_header([
+        "POSITION",
+        "NAMESPACE",
+        "NAME",
+        "PHASE",
+        "REASON",
+        "ATTEMPT",
+        "PROGRESS",
+        "MESSAGE",
+    ]);
+    for row in &table.images {
+        columns.add_row(cells(row));
+    }
+    format!("{}\n{}", view::headline(table), columns.trim_fmt())
+}
+
+fn cells(row: &Row) -> [String; 8] {
+    let number = |number: Option<String>| number.unwrap_or_else(|| "-".to_owned());
+    let percent = row
+        .bytes
+        .zip(row.total_bytes.filter(|total| *total > 0))
+        .map(|(bytes, total)| bytes * 100 / total);
+    [
+        number(row.position.map(|position| position.to_string())),
+        row.namespace.clone(),
+        row.name.clone(),
+        view::phase(row.phase).to_owned(),
+        row.reason.clone(),
+        number(row.attempt.map(|attempt| attempt.to_string())),
+        number(percent.map(|percent| format!("{}%", percent.min(100)))),
+        row.message.clone(),
+    ]
+}

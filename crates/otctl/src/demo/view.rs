@@ -1,0 +1,62 @@
+//! The live view of the demo: the queue's rows, with the bytes that the image server counted in place of those that
+//! the controller wrote down a while ago.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use image_server::{ImageServer, Totals};
+use tokio::sync::watch;
+
+use super::scenario::Scene;
+use crate::live::Live;
+use crate::queue::{Row, Table};
+use crate::view::View;
+
+/// Bytes change with every write; people see ten pictures a second as movement.
+const BETWEEN_PICTURES: Duration = Duration::from_millis(100);
+
+/// Shows until every image has ended.
+pub(crate) async fn show_until_ended(
+    live: &mut Live,
+    server: &ImageServer,
+    scenes: &[Scene],
+) -> anyhow::Result<()> {
+    let mut view = View::for_output();
+    let mut counted = server.watch_totals();
+    loop {
+        let table = counted_by(server, scenes, live.table());
+        view.show(&table);
+        if has_ended(&table, scenes) {
+            return Ok(());
+        }
+        tokio::select! {
+            changed = live.changed() => changed?,
+            () = moved(&mut counted) => {}
+        }
+        tokio::time::sleep(BETWEEN_PICTURES).await;
+    }
+}
+
+/// Waits until the server has counted something; for ever once it is gone.
+async fn moved(counted: &mut watch::Receiver<Totals>) {
+    if counted.changed().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+fn counted_by(server: &ImageServer, scenes: &[Scene], mut table: Table) -> Table {
+    let scenes: BTreeMap<&str, &Scene> = scenes.iter().map(|scene| (scene.name, scene)).collect();
+    for row in &mut table.images {
+        let Some(scene) = scenes.get(row.name.as_str()) else {
+            continue;
+        };
+        let counts = server.counts(&scene.path());
+        row.bytes = Some(counts.bytes - counts.probe_bytes).filter(|_| scene.size().is_some());
+        row.total_bytes = scene.size();
+    }
+    table
+}
+
+fn has_ended(table: &Table, scenes: &[Scene]) -> bool {
+    table.images.len() >= scenes.len() && table.images.iter().all(Row::has_ended)
+}

@@ -1,0 +1,87 @@
+//! How anything is printed. A reader that has gone (`otctl queue | head`) is no reason to panic, so a line that cannot
+//! be written is dropped.
+
+use std::io::{self, IsTerminal, Write as _};
+
+/// One line to standard output.
+pub(crate) fn line(text: &str) {
+    drop(writeln!(io::stdout(), "{text}"));
+}
+
+/// Text that brings its own line ends.
+pub(crate) fn text(text: &str) {
+    drop(io::stdout().write_all(text.as_bytes()));
+}
+
+/// An error and its causes to standard error.
+pub(crate) fn error(error: &anyhow::Error) {
+    drop(writeln!(io::stderr(), "error: {}", causes(error)));
+}
+
+/// An error and its causes in one line. What an API server answered is told in its own words and no others.
+pub(crate) fn causes(error: &anyhow::Error) -> String {
+    let mut words = Vec::new();
+    for cause in error.chain() {
+        if let Some(kube::Error::Api(answer)) = cause.downcast_ref() {
+            words.push(answer.message.clone());
+            break;
+        }
+        words.push(cause.to_string());
+    }
+    words.join(": ")
+}
+
+/// Whether standard output is a terminal, so that lines may be drawn over.
+pub(crate) fn is_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// Bytes for people: `8.0 MiB`.
+pub(crate) fn size(bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let step = (bytes.ilog2() / 10).min(4);
+    // In tenths, so that no float is needed.
+    let tenths = (u128::from(bytes) * 10) >> (10 * step);
+    format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[step as usize - 1])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_of_the_api_server_is_told_in_its_own_words() {
+        let answer =
+            kube::core::Status::failure("images are forbidden", "Forbidden").with_code(403);
+        let error = anyhow::Error::from(kube::Error::Api(answer.boxed()))
+            .context("VMDiskImages cannot be listed");
+        assert_eq!(causes(&error), "VMDiskImages cannot be listed: images are forbidden");
+    }
+
+    #[test]
+    fn other_causes_are_told_one_after_the_other() {
+        let error = anyhow::anyhow!("no such file")
+            .context("the kubeconfig cannot be read")
+            .context("no cluster");
+        assert_eq!(causes(&error), "no cluster: the kubeconfig cannot be read: no such file");
+    }
+
+    #[test]
+    fn sizes_have_one_digit_after_the_point() {
+        let cases = [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.0 KiB"),
+            (1536, "1.5 KiB"),
+            (24 << 20, "24.0 MiB"),
+        ];
+        for (bytes, expected) in
+            cases.into_iter().chain([(5 << 30, "5.0 GiB"), (u64::MAX, "16777215.9 TiB")])
+        {
+            assert_eq!(size(bytes), expected);
+        }
+    }
+}

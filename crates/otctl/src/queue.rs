@@ -1,0 +1,250 @@
+//! The queue as rows: what runs, what waits and in which order, and what has ended. Pure; positions are computed from
+//! the objects, since nobody writes them: a write per waiting image would cost more than the waiting.
+
+use std::sync::Arc;
+
+use diskimage_controller::source;
+use diskimage_controller::surroundings::Surroundings;
+use diskimage_controller::views::effective_policy;
+use diskimage_controller::want::{Place, Want, want};
+use jiff::Timestamp;
+use kube::ResourceExt as _;
+use otctl_types::condition::{self, POLICY_VALID, READY, Reason};
+use otctl_types::diskimage::Phase;
+use otctl_types::{AdmissionQueue, AdmissionQueueStatus, VMDiskImage};
+use policy::admission::{Admission, Eligibility, Holding, WaitReason, Waiting, admit};
+use policy::{Policy, Ticket};
+use serde::Serialize;
+
+#[cfg(test)]
+mod tests;
+
+/// The whole queue.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Table {
+    /// How many may be active at once; unknown before a controller has run.
+    pub(crate) limit: Option<i32>,
+    /// How many slots are taken.
+    pub(crate) active: usize,
+    /// How many wait for one.
+    pub(crate) waiting: usize,
+    /// Whether every key of the policy could be read, in one word.
+    pub(crate) policy: Option<String>,
+    /// Active images, then waiting ones by position, then the rest by name.
+    pub(crate) images: Vec<Row>,
+}
+
+/// One image.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Row {
+    /// Its namespace.
+    pub(crate) namespace: String,
+    /// Its name.
+    pub(crate) name: String,
+    /// Its place among all that wait, from 1; none for what does not wait for a slot.
+    pub(crate) position: Option<usize>,
+    /// Where it stands.
+    pub(crate) phase: Phase,
+    /// Why it is not further, in one word.
+    pub(crate) reason: String,
+    /// The same as a sentence.
+    pub(crate) message: String,
+    /// Number of the running attempt, else of the last one.
+    pub(crate) attempt: Option<i64>,
+    /// Bytes of the source that are in the cluster.
+    pub(crate) bytes: Option<u64>,
+    /// Size of the source in bytes.
+    pub(crate) total_bytes: Option<u64>,
+    /// When a failed attempt is followed by the next.
+    pub(crate) next_retry_at: Option<Timestamp>,
+}
+
+impl Table {
+    /// Without the images that `keep` refuses; positions and counts stay those of the whole queue.
+    pub(crate) fn only(mut self, keep: impl Fn(&Row) -> bool) -> Self {
+        self.images.retain(keep);
+        self
+    }
+}
+
+impl Row {
+    /// Whether nothing will happen to it by itself any more.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self.phase, Phase::Succeeded | Phase::Failed)
+    }
+}
+
+/// The rows of these objects at this time.
+pub(crate) fn table(
+    queue: Option<&AdmissionQueue>,
+    images: &[Arc<VMDiskImage>],
+    now: Timestamp,
+) -> Table {
+    let nothing = AdmissionQueueStatus::default();
+    let status = queue.and_then(|queue| queue.status.as_ref()).unwrap_or(&nothing);
+    let waiting = waiting(status, images, now);
+    let admission =
+        admit(&waiting, &holding(status), &effective_policy(Some(status)).admission_limits());
+    let mut rows: Vec<(Rank, Row)> =
+        images.iter().map(|image| row(image, status, &admission)).collect();
+    rows.sort_by(|(a, _), (b, _)| a.cmp(b));
+    Table {
+        limit: status.limit,
+        active: status.active.len(),
+        waiting: rows.iter().filter(|(_, row)| row.position.is_some()).count(),
+        policy: condition::find(&status.conditions, POLICY_VALID).map(|found| found.reason.clone()),
+        images: rows.into_iter().map(|(_, row)| row).collect(),
+    }
+}
+
+/// The order of rows.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    /// Holds a slot, by the ticket that won it.
+    Active(Option<Ticket>, String),
+    /// Waits, by position.
+    Waiting(usize),
+    /// Neither.
+    Rest(String),
+}
+
+fn row(image: &VMDiskImage, status: &AdmissionQueueStatus, admission: &Admission) -> (Rank, Row) {
+    let uid = image.uid().unwrap_or_default();
+    let entry = status.active.iter().find(|entry| entry.uid == uid);
+    let place = if entry.is_some() { None } else { place(&uid, admission) };
+    let told = image.status.clone().unwrap_or_default();
+    let ready = condition::find(&told.conditions, READY);
+    let why = place
+        .as_ref()
+        .and_then(|(_, why)| why.clone())
+        .or_else(|| ready.map(|found| found.reason.clone()));
+    let progress = told.progress.as_ref();
+    let count = |bytes: i64| u64::try_from(bytes).unwrap_or(0);
+    let row = Row {
+        namespace: image.namespace().unwrap_or_default(),
+        name: image.name_any(),
+        position: place.as_ref().map(|(position, _)| *position),
+        phase: told.phase.unwrap_or(Phase::Queued),
+        reason: why.unwrap_or_else(|| "Queued".to_owned()),
+        message: told.message.unwrap_or_default(),
+        attempt: told
+            .open_attempt
+            .map(|open| open.number)
+            .or(told.last_attempt)
+            .or(entry.map(|entry| entry.attempt)),
+        bytes: progress.map(|progress| count(progress.bytes)),
+        total_bytes: progress
+            .and_then(|progress| progress.total_bytes)
+            .map(count)
+            .or(told.source.and_then(|s| s.size)),
+        next_retry_at: told.next_retry_at.map(|at| at.0),
+    };
+    let name = format!("{}/{}", row.namespace, row.name);
+    let rank = match (entry, row.position) {
+        (Some(entry), _) => Rank::Active(entry.ticket.parse().ok(), name),
+        (None, Some(position)) => Rank::Waiting(position),
+        (None, None) => Rank::Rest(name),
+    };
+    (rank, row)
+}
+
+/// The position of `uid`, and why it waits unless it is about to start. Who could start now comes first, even behind
+/// others by ticket: who cannot start holds nobody up.
+fn place(uid: &str, admission: &Admission) -> Option<(usize, Option<String>)> {
+    if let Some(index) = admission.admitted.iter().position(|id| id == uid) {
+        return Some((index + 1, None));
+    }
+    let found = admission.waiting.iter().find(|position| position.id == uid)?;
+    Some((admission.admitted.len() + found.position, Some(reason(&found.reason))))
+}
+
+fn reason(reason: &WaitReason) -> String {
+    match reason {
+        WaitReason::Blocked { why } => why.clone(),
+        WaitReason::SlotsBusy | WaitReason::HostBusy | WaitReason::Backoff | WaitReason::Paused => {
+            reason.as_str().to_owned()
+        }
+    }
+}
+
+fn holding(status: &AdmissionQueueStatus) -> Vec<Holding> {
+    status
+        .active
+        .iter()
+        .map(|entry| Holding { id: entry.uid.clone(), host: entry.host.clone() })
+        .collect()
+}
+
+/// Everything that wants a slot. Images without a ticket will get theirs in the order of creation, behind all given.
+fn waiting(
+    status: &AdmissionQueueStatus,
+    images: &[Arc<VMDiskImage>],
+    now: Timestamp,
+) -> Vec<Waiting> {
+    let policy = effective_policy(Some(status));
+    let mut highest = Ticket::highest_first(tickets(status, images));
+    let mut images: Vec<&VMDiskImage> = images.iter().map(|image| &**image).collect();
+    images.sort_by_cached_key(|image| order_of(image));
+    images.into_iter().filter_map(|image| wants(image, &policy, &mut highest, now)).collect()
+}
+
+fn wants(
+    image: &VMDiskImage,
+    policy: &Policy,
+    highest: &mut u64,
+    now: Timestamp,
+) -> Option<Waiting> {
+    // Classes are not read here: a user of one namespace may not list them. What the controller found wrong stands in
+    // the image's own condition.
+    let Want::Slot { place, eligibility } = want(image, policy, &Surroundings::default(), now)
+    else {
+        return None;
+    };
+    let ticket = match place {
+        Place::Held(ticket) => ticket,
+        Place::Retry(due) => Ticket::retry(*highest, due),
+        Place::First => {
+            *highest += 1;
+            Ticket::first(*highest)
+        }
+    };
+    let eligibility = match eligibility {
+        Eligibility::Backoff => Eligibility::Backoff,
+        Eligibility::Eligible | Eligibility::Blocked { .. } => told_eligibility(image),
+    };
+    Some(Waiting {
+        id: image.uid().unwrap_or_default(),
+        ticket,
+        eligibility,
+        host: source::host(&image.spec.url),
+    })
+}
+
+/// Whether the controller said that a class is missing; nothing else keeps an image from being admitted.
+fn told_eligibility(image: &VMDiskImage) -> Eligibility {
+    let missing = [
+        Reason::StorageClassNotFound,
+        Reason::SnapshotClassNotFound,
+        Reason::SnapshotClassMismatch,
+    ];
+    let conditions =
+        image.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let told = condition::find(conditions, READY).map(|found| found.reason.as_str());
+    match missing.into_iter().find(|reason| told == Some(reason.as_str())) {
+        Some(reason) => Eligibility::Blocked { why: reason.to_string() },
+        None => Eligibility::Eligible,
+    }
+}
+
+fn order_of(image: &VMDiskImage) -> (Option<Timestamp>, u128, String) {
+    let version = image.resource_version().and_then(|text| text.parse().ok()).unwrap_or(u128::MAX);
+    (image.creation_timestamp().map(|at| at.0), version, image.uid().unwrap_or_default())
+}
+
+fn tickets(status: &AdmissionQueueStatus, images: &[Arc<VMDiskImage>]) -> Vec<Ticket> {
+    let of_images =
+        images.iter().filter_map(|image| image.status.as_ref()?.ticket.as_deref()?.parse().ok());
+    of_images.chain(status.active.iter().filter_map(|entry| entry.ticket.parse().ok())).collect()
+}

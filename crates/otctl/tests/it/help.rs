@@ -1,0 +1,53 @@
+//! What is listed, and under which name.
+
+use std::os::unix::fs::symlink;
+use std::process::Command;
+
+use local_cluster::Progress;
+use local_cluster::programs::{Program, Sources};
+
+use crate::{otctl, stdout};
+
+#[test]
+fn help_lists_what_people_use_and_hides_the_rest() {
+    let help = stdout(&otctl().arg("--help").output().unwrap());
+    for command in ["demo", "up", "queue", "crds"] {
+        assert!(
+            help.lines().any(|line| line.trim_start().starts_with(&format!("{command} "))),
+            "{command}:\n{help}"
+        );
+    }
+    assert!(!help.contains("run-controller") && !help.contains("run-importer"), "{help}");
+}
+
+#[test]
+fn a_typo_is_told_from_a_failure() {
+    let output = otctl().arg("qeue").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("queue"),
+        "the nearest command is named"
+    );
+}
+
+#[test]
+fn kubectl_finds_it_as_a_sub_command() {
+    let programs = Sources::from_env()
+        .unwrap()
+        .find_or_build(&[Program::Kubectl], &Progress::default())
+        .unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    symlink(env!("CARGO_BIN_EXE_otctl"), directory.path().join("kubectl-otctl")).unwrap();
+    let mut kubectl = Command::new(&programs[&Program::Kubectl]);
+    let help =
+        stdout(&kubectl.args(["otctl", "--help"]).env("PATH", directory.path()).output().unwrap());
+    assert!(help.contains("Usage: kubectl otctl <COMMAND>"), "{help}");
+}
+
+#[test]
+fn crds_prints_both_kinds() {
+    let text = stdout(&otctl().arg("crds").output().unwrap());
+    for name in ["admissionqueues.pelotech.ot", "vmdiskimages.pelotech.ot"] {
+        assert!(text.contains(&format!("name: {name}")), "{name}");
+    }
+}

@@ -1,0 +1,60 @@
+//! Processes as the kernel tells of them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::{Duration, Instant};
+
+/// Wide: a machine may be busy with compilers.
+pub(crate) const SOON: Duration = Duration::from_secs(120);
+
+/// A process among all that ever had its id.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Process {
+    id: i32,
+    parent: i32,
+    started: String,
+    /// Its command line, with spaces.
+    pub(crate) command: String,
+}
+
+/// Everything that `root` started, and what that started, and so on.
+pub(crate) fn descendants(root: i32) -> Vec<Process> {
+    let all: BTreeMap<i32, Process> = running().map(|process| (process.id, process)).collect();
+    let is_below = |process: &&Process| {
+        let ancestors = std::iter::successors(Some(*process), |process| all.get(&process.parent));
+        ancestors.take(32).any(|ancestor| ancestor.parent == root)
+    };
+    all.values().filter(is_below).cloned().collect()
+}
+
+/// Whether it runs. A zombie has ended; not every machine's first process buries orphans.
+pub(crate) fn is_running(process: &Process) -> bool {
+    read(process.id).is_some_and(|now| now.started == process.started)
+}
+
+/// Waits until `found` gives something, and panics with `what` if that takes too long.
+pub(crate) fn wait_for<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + SOON;
+    loop {
+        if let Some(value) = found() {
+            return value;
+        }
+        assert!(Instant::now() < deadline, "not within {SOON:?}: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn running() -> impl Iterator<Item = Process> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    entries.filter_map(|entry| read(entry.file_name().to_str()?.parse().ok()?))
+}
+
+fn read(id: i32) -> Option<Process> {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    // The name stands in parentheses and may hold anything.
+    let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
+    let command = fs::read(format!("/proc/{id}/cmdline")).ok()?;
+    let command = String::from_utf8_lossy(&command).replace('\0', " ");
+    let (state, parent, started) = (fields[0], fields[1].parse().ok()?, fields[19].to_owned());
+    (!matches!(state, "Z" | "X")).then_some(Process { id, parent, started, command })
+}
