@@ -1,0 +1,97 @@
+//! Everything ends with the owner, however that ends.
+
+use std::{path::PathBuf, process::Stdio};
+
+use local_cluster::LocalCluster;
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use serde::Deserialize;
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::{Child, Command},
+};
+
+use crate::support::{bare, is_running, wait_until};
+
+/// What `local-cluster up` prints.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Up {
+    state_dir: PathBuf,
+    processes: Vec<i32>,
+    guard: i32,
+}
+
+impl Up {
+    fn assert_runs(&self) {
+        assert_eq!(self.processes.len(), 4);
+        let all = self.processes.iter().chain([&self.guard]);
+        assert_eq!(all.filter(|id| is_running(**id)).count(), 5);
+        assert!(self.state_dir.join("pki/ca.crt").is_file());
+    }
+
+    async fn wait_until_gone(&self) {
+        let all: Vec<_> = self.processes.iter().chain([&self.guard]).copied().collect();
+        wait_until("all processes are gone", || !all.iter().any(|id| is_running(*id))).await;
+        assert!(!self.state_dir.exists(), "the guard removes the state before it ends");
+    }
+}
+
+/// A cluster that is owned by another process.
+async fn owner() -> (Child, Up) {
+    let mut owner = Command::new(env!("CARGO_BIN_EXE_local-cluster"))
+        .arg("up")
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(owner.stdout.take().unwrap()).lines();
+    let line = lines.next_line().await.unwrap().expect("the cluster starts and says so");
+    (owner, serde_json::from_str(&line).unwrap())
+}
+
+#[tokio::test]
+async fn when_the_cluster_is_dropped() {
+    let cluster = LocalCluster::start(bare()).await.unwrap();
+    let up = Up {
+        state_dir: cluster.state_dir().to_owned(),
+        processes: cluster.process_ids().map(|(_, id)| id).collect(),
+        guard: cluster.guard_id().try_into().unwrap(),
+    };
+    up.assert_runs();
+    drop(cluster);
+    assert!(!up.processes.iter().any(|id| is_running(*id)), "drop waits for the end");
+    assert!(!is_running(up.guard));
+    assert!(!up.state_dir.exists());
+}
+
+#[tokio::test]
+async fn when_the_owner_is_killed() {
+    let (mut owner, up) = owner().await;
+    up.assert_runs();
+    owner.kill().await.unwrap();
+    up.wait_until_gone().await;
+}
+
+#[tokio::test]
+async fn when_the_owner_is_told_to_end() {
+    let (mut owner, up) = owner().await;
+    up.assert_runs();
+    let id = owner.id().unwrap().try_into().unwrap();
+    kill(Pid::from_raw(id), Signal::SIGTERM).unwrap();
+    assert!(owner.wait().await.unwrap().success());
+    up.wait_until_gone().await;
+}
+
+#[tokio::test]
+async fn but_a_chosen_state_directory_stays() {
+    let chosen = tempfile::tempdir().unwrap();
+    let state_dir = Some(chosen.path().join("state"));
+    let cluster =
+        LocalCluster::start(local_cluster::Options { state_dir, ..bare() }).await.unwrap();
+    let log = cluster.state_dir().join("logs/kube-apiserver.log");
+    cluster.shutdown().await;
+    assert!(log.is_file());
+}
