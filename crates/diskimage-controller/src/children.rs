@@ -3,10 +3,10 @@
 
 pub mod claim;
 pub mod import;
+mod job;
 pub mod probe;
 pub mod scratch;
 pub mod snapshot;
-mod job;
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,9 @@ use otctl_kit::cluster::Target;
 use otctl_types::VMDiskImage;
 use otctl_types::diskimage::Current;
 use otctl_types::import::SourceFacts;
-use otctl_types::names::{CHECKSUM_ANNOTATION, DISK_CHECKSUM_ANNOTATION, MANAGED_BY, OWNER_LABEL, REVISION_ANNOTATION};
+use otctl_types::names::{
+    CHECKSUM_ANNOTATION, DISK_CHECKSUM_ANNOTATION, MANAGED_BY, OWNER_LABEL, REVISION_ANNOTATION,
+};
 use policy::{Policy, quantity};
 
 use crate::config::Settings;
@@ -76,7 +78,8 @@ impl Facts<'_> {
 
     /// Bytes of the disk that the VM sees: `diskSize`, else the virtual size rounded up to a whole GiB.
     pub fn disk_size(&self) -> Option<u64> {
-        let asked = self.image.spec.disk_size.as_deref().and_then(|text| quantity::parse(text).ok());
+        let asked =
+            self.image.spec.disk_size.as_deref().and_then(|text| quantity::parse(text).ok());
         let virtual_size = self.source.as_ref().and_then(|source| source.virtual_size);
         asked.or_else(|| virtual_size.map(|size| size.div_ceil(GIB).max(1) * GIB))
     }
@@ -95,8 +98,14 @@ impl Facts<'_> {
 
     /// The annotations that prove finished data.
     pub fn hashes(&self) -> BTreeMap<String, String> {
-        let pairs = [(CHECKSUM_ANNOTATION, &self.checksum), (DISK_CHECKSUM_ANNOTATION, &self.disk_checksum)];
-        pairs.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value.clone()?))).collect()
+        let pairs = [
+            (CHECKSUM_ANNOTATION, &self.checksum),
+            (DISK_CHECKSUM_ANNOTATION, &self.disk_checksum),
+        ];
+        pairs
+            .into_iter()
+            .filter_map(|(key, value)| Some((key.to_owned(), value.clone()?)))
+            .collect()
     }
 }
 
@@ -153,11 +162,20 @@ pub fn current(facts: &Facts<'_>, snapshot: Option<&VolumeSnapshot>, now: Timest
 pub fn kept_hashes(observed: &Observed) -> (Option<String>, Option<String>) {
     let current = observed.record.status.current.as_ref();
     let known = |annotation: &str| {
-        let of_snapshot = observed.snapshot.object().and_then(|object| object.metadata.annotations.as_ref()?.get(annotation));
-        let of_claim = observed.claim.object().and_then(|object| object.metadata.annotations.as_ref()?.get(annotation));
+        let of_snapshot = observed
+            .snapshot
+            .object()
+            .and_then(|object| object.metadata.annotations.as_ref()?.get(annotation));
+        let of_claim = observed
+            .claim
+            .object()
+            .and_then(|object| object.metadata.annotations.as_ref()?.get(annotation));
         of_snapshot.or(of_claim).cloned()
     };
-    let checksum = current.and_then(|current| current.checksum.clone()).or_else(|| known(CHECKSUM_ANNOTATION));
-    let disk = current.and_then(|current| current.disk_checksum.clone()).or_else(|| known(DISK_CHECKSUM_ANNOTATION));
+    let checksum =
+        current.and_then(|current| current.checksum.clone()).or_else(|| known(CHECKSUM_ANNOTATION));
+    let disk = current
+        .and_then(|current| current.disk_checksum.clone())
+        .or_else(|| known(DISK_CHECKSUM_ANNOTATION));
     (checksum, disk)
 }

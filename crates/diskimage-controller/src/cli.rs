@@ -40,7 +40,10 @@ pub struct Args {
 /// When it cannot start, or a part of it dies.
 pub async fn run(args: Args) -> Result<ExitCode, RunError> {
     let settings = args.settings;
-    otctl_kit::runtime::run(&args.kit, DISKIMAGE_CONTROLLER, |context| controllers(context, settings)).await
+    otctl_kit::runtime::run(&args.kit, DISKIMAGE_CONTROLLER, |context| {
+        controllers(context, settings)
+    })
+    .await
 }
 
 /// What is watched and what is reconciled.
@@ -50,7 +53,8 @@ pub fn controllers(context: &Context, settings: Settings) -> Controllers {
     let source = PolicySource { namespace: policy.namespace.clone(), name: policy.name.clone() };
     let queue = Queue::new(views.clone(), context.cluster.clone(), source, context.clock.clone());
     let book = ProgressBook::default();
-    let image = Image::new(views.clone(), context.cluster.clone(), Arc::new(settings), book.clone());
+    let image =
+        Image::new(views.clone(), context.cluster.clone(), Arc::new(settings), book.clone());
     context.metrics.register(ImageMetrics::new(views.clone()));
     tokio::spawn(ask_imports(views.clone(), book));
     watches(context, &views)
@@ -64,7 +68,10 @@ fn watches(context: &Context, views: &Views) -> Controllers {
     context
         .controllers()
         .watch(&views.images, context.watch_all())
-        .watch(&views.queues, WatchOptions { fields: format!("metadata.name={IMAGE_QUEUE}"), ..context.watch_all() })
+        .watch(
+            &views.queues,
+            WatchOptions { fields: format!("metadata.name={IMAGE_QUEUE}"), ..context.watch_all() },
+        )
         .watch(
             &views.policies,
             WatchOptions {

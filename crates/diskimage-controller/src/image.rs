@@ -37,7 +37,12 @@ pub struct Image {
 
 impl Image {
     /// A reconciler over these views.
-    pub fn new(views: Views, cluster: Arc<dyn Cluster>, settings: Arc<Settings>, progress: ProgressBook) -> Self {
+    pub fn new(
+        views: Views,
+        cluster: Arc<dyn Cluster>,
+        settings: Arc<Settings>,
+        progress: ProgressBook,
+    ) -> Self {
         Self { views, reader: Reader::new(cluster), settings, progress }
     }
 }
@@ -56,7 +61,11 @@ impl Reconciler for Image {
         decide::decide(observed, now)
     }
 
-    fn refused(observed: &Self::Observed, refusal: &Refusal<'_>, now: Timestamp) -> Option<Self::Status> {
+    fn refused(
+        observed: &Self::Observed,
+        refusal: &Refusal<'_>,
+        now: Timestamp,
+    ) -> Option<Self::Status> {
         decide::refused(observed, refusal, now)
     }
 }

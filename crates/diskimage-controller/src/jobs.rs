@@ -45,7 +45,9 @@ pub fn pod_has_ended(pod: &Pod) -> bool {
 /// Whether its container was started once.
 pub fn pod_has_run(pod: &Pod) -> bool {
     let states = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
-    states.filter_map(|status| status.state.as_ref()).any(|state| state.running.is_some() || state.terminated.is_some())
+    states
+        .filter_map(|status| status.state.as_ref())
+        .any(|state| state.running.is_some() || state.terminated.is_some())
 }
 
 /// Pending, Running, Succeeded, Failed.

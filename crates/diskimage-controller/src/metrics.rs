@@ -34,15 +34,26 @@ impl ImageMetrics {
     /// # Panics
     /// Never: names and labels are valid constants.
     pub fn new(views: Views) -> Self {
-        let gauge = |name: &str, help: &str| IntGauge::new(name, help).expect("the name is a valid constant");
+        let gauge = |name: &str, help: &str| {
+            IntGauge::new(name, help).expect("the name is a valid constant")
+        };
         let objects = Opts::new("otctl_images", "VMDiskImages by phase.");
         Self {
             views,
             objects: IntGaugeVec::new(objects, &["phase"]).expect("the name is a valid constant"),
             active: gauge("otctl_image_slots_active", "Slots of the image queue in use."),
-            limit: gauge("otctl_image_slots_limit", "Slots of the image queue, as the policy sets them."),
-            waiting: gauge("otctl_images_waiting", "VMDiskImages that wait for a slot or for the end of their backoff."),
-            policy_valid: gauge("otctl_policy_valid", "1 when every key of the policy ConfigMap could be read."),
+            limit: gauge(
+                "otctl_image_slots_limit",
+                "Slots of the image queue, as the policy sets them.",
+            ),
+            waiting: gauge(
+                "otctl_images_waiting",
+                "VMDiskImages that wait for a slot or for the end of their backoff.",
+            ),
+            policy_valid: gauge(
+                "otctl_policy_valid",
+                "1 when every key of the policy ConfigMap could be read.",
+            ),
         }
     }
 
@@ -52,7 +63,9 @@ impl ImageMetrics {
             *phases.entry(image.status.as_ref().and_then(|status| status.phase)).or_default() += 1;
         }
         for (phase, label) in PHASES {
-            self.objects.with_label_values(&[label]).set(phases.get(&Some(phase)).copied().unwrap_or(0));
+            self.objects
+                .with_label_values(&[label])
+                .set(phases.get(&Some(phase)).copied().unwrap_or(0));
         }
         let Some(status) = self.views.queue().and_then(|queue| queue.status.clone()) else {
             return;
@@ -60,7 +73,10 @@ impl ImageMetrics {
         self.active.set(status.active_count.unwrap_or(0).into());
         self.limit.set(status.limit.unwrap_or(0).into());
         self.waiting.set(status.waiting_count.unwrap_or(0).into());
-        let is_valid = otctl_types::condition::is_true(&status.conditions, otctl_types::condition::POLICY_VALID);
+        let is_valid = otctl_types::condition::is_true(
+            &status.conditions,
+            otctl_types::condition::POLICY_VALID,
+        );
         self.policy_valid.set(is_valid.into());
     }
 }
@@ -68,12 +84,20 @@ impl ImageMetrics {
 impl Collector for ImageMetrics {
     fn desc(&self) -> Vec<&Desc> {
         let gauges = [&self.active, &self.limit, &self.waiting, &self.policy_valid];
-        self.objects.desc().into_iter().chain(gauges.into_iter().flat_map(Collector::desc)).collect()
+        self.objects
+            .desc()
+            .into_iter()
+            .chain(gauges.into_iter().flat_map(Collector::desc))
+            .collect()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
         self.read();
         let gauges = [&self.active, &self.limit, &self.waiting, &self.policy_valid];
-        self.objects.collect().into_iter().chain(gauges.into_iter().flat_map(Collector::collect)).collect()
+        self.objects
+            .collect()
+            .into_iter()
+            .chain(gauges.into_iter().flat_map(Collector::collect))
+            .collect()
     }
 }

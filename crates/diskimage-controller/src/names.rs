@@ -57,7 +57,11 @@ pub fn revision(spec: &VMDiskImageSpec) -> String {
 /// Hash of what a person or a pipeline changes to ask for downloads; when it differs a new budget begins.
 pub fn budget_key(image: &VMDiskImage) -> String {
     let spec = &image.spec;
-    let retry = image.metadata.annotations.as_ref().and_then(|annotations| annotations.get(RETRY_ANNOTATION));
+    let retry = image
+        .metadata
+        .annotations
+        .as_ref()
+        .and_then(|annotations| annotations.get(RETRY_ANNOTATION));
     let fields = json!([spec.url, spec.source_type, spec.checksum, spec.refresh, retry]);
     short_hash(&fields.to_string(), 16)
 }
@@ -135,7 +139,8 @@ mod tests {
     #[test]
     fn long_names_of_children_are_hashed_not_cut_into_each_other() {
         let other = format!("{}.y", "a".repeat(251));
-        let (one, two) = (data_name(&long_name(), "0123456789abcdef"), data_name(&other, "0123456789abcdef"));
+        let (one, two) =
+            (data_name(&long_name(), "0123456789abcdef"), data_name(&other, "0123456789abcdef"));
         assert!(one.len() <= 253 && two.len() <= 253);
         assert_ne!(one, two);
         assert_eq!(data_name("web", "0123456789abcdef"), "web-012345");
@@ -144,8 +149,14 @@ mod tests {
 
     #[test]
     fn a_revision_follows_what_makes_the_data_and_nothing_else() {
-        let spec = VMDiskImageSpec { url: "https://host/a".to_owned(), ..VMDiskImageSpec::default() };
-        let same = VMDiskImageSpec { suspend: true, keep_volume: Some(true), name: Some("x".to_owned()), ..spec.clone() };
+        let spec =
+            VMDiskImageSpec { url: "https://host/a".to_owned(), ..VMDiskImageSpec::default() };
+        let same = VMDiskImageSpec {
+            suspend: true,
+            keep_volume: Some(true),
+            name: Some("x".to_owned()),
+            ..spec.clone()
+        };
         assert_eq!(revision(&spec), revision(&same));
         let other = VMDiskImageSpec { disk_size: Some("1Gi".to_owned()), ..spec.clone() };
         assert_ne!(revision(&spec), revision(&other));
@@ -153,7 +164,10 @@ mod tests {
 
     #[test]
     fn a_budget_is_given_by_the_source_and_the_retry_annotation_only() {
-        let mut image = VMDiskImage::new("a", VMDiskImageSpec { url: "https://host/a".to_owned(), ..Default::default() });
+        let mut image = VMDiskImage::new(
+            "a",
+            VMDiskImageSpec { url: "https://host/a".to_owned(), ..Default::default() },
+        );
         let before = budget_key(&image);
         image.spec.disk_size = Some("2Gi".to_owned());
         image.metadata.labels = Some([("touched".to_owned(), "yes".to_owned())].into());

@@ -48,7 +48,11 @@ impl ProgressBook {
 
 /// Asks every running import once a second, for ever.
 pub async fn ask_imports(views: Views, book: ProgressBook) {
-    let client = reqwest::Client::builder().timeout(DEADLINE).no_proxy().build().expect("the settings are constants");
+    let client = reqwest::Client::builder()
+        .timeout(DEADLINE)
+        .no_proxy()
+        .build()
+        .expect("the settings are constants");
     let mut rounds = tokio::time::interval(INTERVAL);
     rounds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -74,14 +78,21 @@ async fn ask(client: &reqwest::Client, import: &Import, book: &ProgressBook) {
     };
     match told {
         Ok(progress) => book.note(&import.image_uid, progress),
-        Err(error) => tracing::debug!(%error, image = import.image_uid, "an import did not tell its progress"),
+        Err(error) => {
+            tracing::debug!(%error, image = import.image_uid, "an import did not tell its progress")
+        }
     }
 }
 
 fn running(views: &Views) -> Vec<Import> {
     let jobs = views.jobs.all();
-    let imports = jobs.iter().filter(|job| attempt_number(job.metadata.name.as_deref().unwrap_or_default(), JobRole::Import).is_some());
-    imports.filter(|job| !jobs::job_has_ended(job) && !jobs::is_suspended(job)).filter_map(|job| import(views, job)).collect()
+    let imports = jobs.iter().filter(|job| {
+        attempt_number(job.metadata.name.as_deref().unwrap_or_default(), JobRole::Import).is_some()
+    });
+    imports
+        .filter(|job| !jobs::job_has_ended(job) && !jobs::is_suspended(job))
+        .filter_map(|job| import(views, job))
+        .collect()
 }
 
 fn import(views: &Views, job: &Job) -> Option<Import> {
@@ -103,6 +114,7 @@ fn authority(pod: &Pod) -> Option<String> {
 /// The key is read back from the Job, so that it survives a restart of the controller.
 fn key(job: &Job) -> Option<String> {
     let container = job.spec.as_ref()?.template.spec.as_ref()?.containers.first()?;
-    let variable = container.env.as_ref()?.iter().find(|variable| variable.name == PROGRESS_KEY_VARIABLE)?;
+    let variable =
+        container.env.as_ref()?.iter().find(|variable| variable.name == PROGRESS_KEY_VARIABLE)?;
     variable.value.clone()
 }

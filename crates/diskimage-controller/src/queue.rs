@@ -13,8 +13,8 @@ pub mod status;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use otctl_kit::cluster::{ApiError, Cluster};
 use otctl_kit::clock::Clock;
+use otctl_kit::cluster::{ApiError, Cluster};
 use otctl_kit::plan::Plan;
 use otctl_kit::reader::Reader;
 use otctl_kit::reconciler::Reconciler;
@@ -47,7 +47,12 @@ pub struct Queue {
 
 impl Queue {
     /// A reconciler over these views.
-    pub fn new(views: Views, cluster: Arc<dyn Cluster>, policy: PolicySource, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(
+        views: Views,
+        cluster: Arc<dyn Cluster>,
+        policy: PolicySource,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         Self { views, reader: Reader::new(cluster), policy, clock }
     }
 }

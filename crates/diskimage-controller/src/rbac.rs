@@ -128,17 +128,33 @@ mod tests {
 
     #[test]
     fn no_right_leads_to_credentials_or_more_rights() {
-        let forbidden = ["secrets", "serviceaccounts/token", "pods/exec", "nodes/proxy", "roles", "clusterroles"];
+        let forbidden = [
+            "secrets",
+            "serviceaccounts/token",
+            "pods/exec",
+            "nodes/proxy",
+            "roles",
+            "clusterroles",
+        ];
         for rule in rules() {
-            assert!(rule.resources.iter().all(|resource| !forbidden.contains(resource)), "{rule:?}");
-            assert!(rule.verbs.iter().all(|verb| !["escalate", "bind", "impersonate"].contains(verb)), "{rule:?}");
+            assert!(
+                rule.resources.iter().all(|resource| !forbidden.contains(resource)),
+                "{rule:?}"
+            );
+            assert!(
+                rule.verbs.iter().all(|verb| !["escalate", "bind", "impersonate"].contains(verb)),
+                "{rule:?}"
+            );
         }
     }
 
     #[test]
     fn the_lease_and_the_ledger_are_granted_by_name() {
         for rule in rules() {
-            let is_singleton = rule.resources.iter().any(|it| it.starts_with("admissionqueues") || *it == "leases");
+            let is_singleton = rule
+                .resources
+                .iter()
+                .any(|it| it.starts_with("admissionqueues") || *it == "leases");
             assert_eq!(is_singleton, !rule.names.is_empty(), "{rule:?}");
         }
     }

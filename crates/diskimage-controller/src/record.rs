@@ -1,11 +1,11 @@
 //! What an image's status remembers, as the decisions ask it: how its last attempt ended, whether the budget is spent,
 //! when the next attempt may be. The one place that reads `attempts`, `budget` and `current`.
 
+use jiff::Timestamp;
+use otctl_kit::ledger::AttemptRecord;
 use otctl_types::VMDiskImage;
 use otctl_types::condition::Reason;
 use otctl_types::diskimage::{Attempt, VMDiskImageStatus};
-use otctl_kit::ledger::AttemptRecord;
-use jiff::Timestamp;
 
 use crate::names;
 
@@ -51,7 +51,8 @@ impl Record {
     /// Whether the data of the revision in spec was brought by the last attempt.
     pub fn has_fetched(&self) -> bool {
         self.last_ended().is_some_and(|attempt| {
-            attempt.reason.as_deref() == Some(SUCCEEDED) && attempt.revision.as_deref() == Some(&self.revision)
+            attempt.reason.as_deref() == Some(SUCCEEDED)
+                && attempt.revision.as_deref() == Some(&self.revision)
         })
     }
 
@@ -74,7 +75,8 @@ impl Record {
     /// Whether no further attempt follows by itself, and the attempt that says why.
     pub fn final_attempt(&self) -> Option<&Attempt> {
         let last = self.last_ended().filter(|attempt| attempt.is_final)?;
-        let is_for_this = last.budget.as_deref() == Some(&self.budget_key) && last.revision.as_deref() == Some(&self.revision);
+        let is_for_this = last.budget.as_deref() == Some(&self.budget_key)
+            && last.revision.as_deref() == Some(&self.revision);
         is_for_this.then_some(last)
     }
 
@@ -92,7 +94,8 @@ impl Record {
     /// Whether the ticket in status has already bought an attempt.
     pub fn has_used_its_ticket(&self) -> bool {
         let ticket = self.status.ticket.as_deref();
-        ticket.is_some() && self.last_ended().is_some_and(|attempt| attempt.ticket.as_deref() == ticket)
+        ticket.is_some()
+            && self.last_ended().is_some_and(|attempt| attempt.ticket.as_deref() == ticket)
     }
 
     /// The reason of the last attempt, if it only waits for something outside.

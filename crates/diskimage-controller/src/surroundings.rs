@@ -37,7 +37,14 @@ impl Surroundings {
         }
         if views.snapshot_classes.is_synced() {
             let classes = views.snapshot_classes.all();
-            seen.snapshot = Some(classes.iter().map(|class| (class.metadata.name.clone().unwrap_or_default(), class.driver.clone())).collect());
+            seen.snapshot = Some(
+                classes
+                    .iter()
+                    .map(|class| {
+                        (class.metadata.name.clone().unwrap_or_default(), class.driver.clone())
+                    })
+                    .collect(),
+            );
         }
         seen
     }
@@ -69,8 +76,15 @@ pub fn spec_problem(spec: &VMDiskImageSpec) -> Option<Obstacle> {
 }
 
 /// The name of the storage class that the volume will have.
-pub fn storage_class<'a>(spec: &'a VMDiskImageSpec, policy: &'a Policy, around: &'a Surroundings) -> Option<&'a str> {
-    spec.storage_class.as_deref().or(policy.default_storage_class.as_deref()).or(around.default_storage.as_deref())
+pub fn storage_class<'a>(
+    spec: &'a VMDiskImageSpec,
+    policy: &'a Policy,
+    around: &'a Surroundings,
+) -> Option<&'a str> {
+    spec.storage_class
+        .as_deref()
+        .or(policy.default_storage_class.as_deref())
+        .or(around.default_storage.as_deref())
 }
 
 /// The name of the snapshot class, if a snapshot is to be taken. The cluster's default plays no part.
@@ -79,7 +93,11 @@ pub fn snapshot_class<'a>(spec: &'a VMDiskImageSpec, policy: &'a Policy) -> Opti
 }
 
 /// What is missing around it: goes on by itself when it appears.
-pub fn obstacle(spec: &VMDiskImageSpec, policy: &Policy, around: &Surroundings) -> Option<Obstacle> {
+pub fn obstacle(
+    spec: &VMDiskImageSpec,
+    policy: &Policy,
+    around: &Surroundings,
+) -> Option<Obstacle> {
     match storage_obstacle(spec, policy, around) {
         Ok(provisioner) => snapshot_obstacle(spec, policy, around, provisioner),
         Err(obstacle) => Some(obstacle),
@@ -97,7 +115,9 @@ fn storage_obstacle<'a>(
     };
     around.storage.get(name).map(String::as_str).ok_or_else(|| Obstacle {
         reason: Reason::StorageClassNotFound,
-        message: format!("storage class '{name}' does not exist; create it or set storageClass to one that does"),
+        message: format!(
+            "storage class '{name}' does not exist; create it or set storageClass to one that does"
+        ),
     })
 }
 
@@ -108,15 +128,22 @@ fn snapshot_obstacle(
     provisioner: &str,
 ) -> Option<Obstacle> {
     let name = snapshot_class(spec, policy)?;
-    let missing = |message: String| Some(Obstacle { reason: Reason::SnapshotClassNotFound, message });
+    let missing =
+        |message: String| Some(Obstacle { reason: Reason::SnapshotClassNotFound, message });
     let Some(classes) = &around.snapshot else {
-        return missing(format!("snapshot class '{name}' cannot be seen: the kinds of snapshot.storage.k8s.io are not installed or not readable"));
+        return missing(format!(
+            "snapshot class '{name}' cannot be seen: the kinds of snapshot.storage.k8s.io are not installed or not readable"
+        ));
     };
     match classes.get(name) {
-        None => missing(format!("snapshot class '{name}' does not exist; create it or set snapshotClass to one that does")),
+        None => missing(format!(
+            "snapshot class '{name}' does not exist; create it or set snapshotClass to one that does"
+        )),
         Some(driver) if driver != provisioner => Some(Obstacle {
             reason: Reason::SnapshotClassMismatch,
-            message: format!("snapshot class '{name}' is of driver '{driver}', the volume of '{provisioner}'; set a snapshotClass of the volume's driver"),
+            message: format!(
+                "snapshot class '{name}' is of driver '{driver}', the volume of '{provisioner}'; set a snapshotClass of the volume's driver"
+            ),
         }),
         Some(_) => None,
     }
@@ -127,7 +154,9 @@ mod tests {
     use super::*;
 
     fn around() -> Surroundings {
-        let pairs = |pairs: &[(&str, &str)]| pairs.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
+        let pairs = |pairs: &[(&str, &str)]| {
+            pairs.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect()
+        };
         Surroundings {
             storage: pairs(&[("fast", "csi.one")]),
             default_storage: None,

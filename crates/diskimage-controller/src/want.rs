@@ -45,7 +45,10 @@ pub fn want(image: &VMDiskImage, policy: &Policy, around: &Surroundings, now: Ti
     if image.metadata.deletion_timestamp.is_some() || !is_unfinished(image, &record, policy) {
         return Want::Nothing;
     }
-    Want::Slot { place: place(&record, now), eligibility: eligibility(image, &record, policy, around, now) }
+    Want::Slot {
+        place: place(&record, now),
+        eligibility: eligibility(image, &record, policy, around, now),
+    }
 }
 
 fn is_unfinished(image: &VMDiskImage, record: &Record, policy: &Policy) -> bool {

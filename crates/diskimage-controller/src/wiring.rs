@@ -22,7 +22,10 @@ pub fn wire_queue(wake: &Wake, views: &Views) {
     wake(&queue_key());
 }
 
-fn wake_queue<K: Resource<DynamicType = ()> + Send + Sync + 'static>(wake: &Wake, store: &Store<K>) {
+fn wake_queue<K: Resource<DynamicType = ()> + Send + Sync + 'static>(
+    wake: &Wake,
+    store: &Store<K>,
+) {
     let wake = wake.clone();
     store.subscribe(move |_| wake(&queue_key()));
 }
@@ -35,7 +38,8 @@ pub fn wire_images(wake: &Wake, views: &Views) {
     wake_owner(wake, &views.snapshots);
     let (of_pod, jobs) = (wake.clone(), views.jobs.clone());
     views.pods.subscribe(move |pod| {
-        let job = jobs::controller(&pod.metadata).map(|owner| Key::new(&pod.namespace().unwrap_or_default(), &owner.name));
+        let job = jobs::controller(&pod.metadata)
+            .map(|owner| Key::new(&pod.namespace().unwrap_or_default(), &owner.name));
         if let Some(owner) = job.and_then(|key| jobs.get(&key)).and_then(|job| owner_key(&*job)) {
             of_pod(&owner);
         }
@@ -45,7 +49,10 @@ pub fn wire_images(wake: &Wake, views: &Views) {
     wake_changed_holders(wake, views);
 }
 
-fn wake_owner<K: Resource<DynamicType = ()> + Send + Sync + 'static>(wake: &Wake, store: &Store<K>) {
+fn wake_owner<K: Resource<DynamicType = ()> + Send + Sync + 'static>(
+    wake: &Wake,
+    store: &Store<K>,
+) {
     let wake = wake.clone();
     store.subscribe(move |child| {
         if let Some(owner) = owner_key(child) {
@@ -55,12 +62,17 @@ fn wake_owner<K: Resource<DynamicType = ()> + Send + Sync + 'static>(wake: &Wake
 }
 
 fn owner_key<K: Resource>(child: &K) -> Option<Key> {
-    let owner = jobs::controller(child.meta()).filter(|owner| owner.kind == VMDiskImage::kind(&()))?;
+    let owner =
+        jobs::controller(child.meta()).filter(|owner| owner.kind == VMDiskImage::kind(&()))?;
     Some(Key::new(child.meta().namespace.as_deref()?, &owner.name))
 }
 
 /// A class that appears or goes concerns whoever waits.
-fn wake_all<K: Resource<DynamicType = ()> + Send + Sync + 'static>(wake: &Wake, views: &Views, store: &Store<K>) {
+fn wake_all<K: Resource<DynamicType = ()> + Send + Sync + 'static>(
+    wake: &Wake,
+    views: &Views,
+    store: &Store<K>,
+) {
     let (wake, images) = (wake.clone(), views.images.clone());
     store.subscribe(move |_| images.all().iter().for_each(|image| wake(&Key::of(&**image))));
 }
@@ -76,7 +88,8 @@ fn wake_changed_holders(wake: &Wake, views: &Views) {
             images.all().iter().for_each(|image| wake(&Key::of(&**image)));
         }
         let entries = after.active.iter().chain(&before.active);
-        let changed = entries.filter(|entry| !(after.active.contains(entry) && before.active.contains(entry)));
+        let changed = entries
+            .filter(|entry| !(after.active.contains(entry) && before.active.contains(entry)));
         changed.for_each(|entry| wake(&Key::new(&entry.namespace, &entry.name)));
         *before = after;
     });

@@ -1,7 +1,8 @@
 //! The claim with the disk.
 
 use k8s_openapi::api::core::v1::{
-    PersistentVolumeClaim, PersistentVolumeClaimSpec, TypedLocalObjectReference, VolumeResourceRequirements,
+    PersistentVolumeClaim, PersistentVolumeClaimSpec, TypedLocalObjectReference,
+    VolumeResourceRequirements,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
@@ -26,7 +27,9 @@ pub fn claim(facts: &Facts<'_>) -> PersistentVolumeClaim {
     PersistentVolumeClaim {
         metadata: facts.meta(facts.data_name(), "disk"),
         spec: Some(PersistentVolumeClaimSpec {
-            access_modes: Some(spec.access_modes.iter().map(|mode| mode.as_str().to_owned()).collect()),
+            access_modes: Some(
+                spec.access_modes.iter().map(|mode| mode.as_str().to_owned()).collect(),
+            ),
             storage_class_name: storage_class(spec, facts.policy, facts.around).map(str::to_owned),
             volume_mode: Some(spec.volume_mode.as_str().to_owned()),
             resources: Some(requests(size)),
@@ -70,12 +73,17 @@ pub fn is_finished(claim: &PersistentVolumeClaim) -> bool {
 pub(super) fn volume_size(disk: u64, mode: VolumeMode) -> u64 {
     match mode {
         VolumeMode::Block => disk,
-        VolumeMode::Filesystem => (disk.saturating_mul(100) / (100 - FILESYSTEM_OVERHEAD_PERCENT)).div_ceil(MIB) * MIB,
+        VolumeMode::Filesystem => {
+            (disk.saturating_mul(100) / (100 - FILESYSTEM_OVERHEAD_PERCENT)).div_ceil(MIB) * MIB
+        }
     }
 }
 
 /// The request of that many bytes.
 pub(super) fn requests(bytes: u64) -> VolumeResourceRequirements {
     let size = Quantity(policy::quantity::format(bytes));
-    VolumeResourceRequirements { requests: Some([("storage".to_owned(), size)].into()), limits: None }
+    VolumeResourceRequirements {
+        requests: Some([("storage".to_owned(), size)].into()),
+        limits: None,
+    }
 }

@@ -1,7 +1,10 @@
 //! The Job that fetches the data. Created unstarted, put on record, and only then started.
 
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{Container, ContainerPort, EnvVar, PersistentVolumeClaimVolumeSource, Volume, VolumeDevice, VolumeMount};
+use k8s_openapi::api::core::v1::{
+    Container, ContainerPort, EnvVar, PersistentVolumeClaimVolumeSource, Volume, VolumeDevice,
+    VolumeMount,
+};
 use kube::ResourceExt;
 use kube::core::DynamicObject;
 use otctl_kit::cluster::erase;
@@ -22,13 +25,20 @@ const SCRATCH_PATH: &str = "/scratch";
 
 /// The import of an attempt, not started.
 pub fn job(facts: &Facts<'_>) -> Job {
-    let key = EnvVar { name: PROGRESS_KEY_VARIABLE.to_owned(), value: Some(facts.progress_key.to_owned()), value_from: None };
+    let key = EnvVar {
+        name: PROGRESS_KEY_VARIABLE.to_owned(),
+        value: Some(facts.progress_key.to_owned()),
+        value_from: None,
+    };
     let task = Task {
         role: JobRole::Import,
         arguments: arguments(facts),
         environment: vec![key],
         container: container(facts),
-        volumes: vec![volume("disk", facts.data_name()), volume("scratch", names::scratch_name(&facts.name(), facts.revision))],
+        volumes: vec![
+            volume("disk", facts.data_name()),
+            volume("scratch", names::scratch_name(&facts.name(), facts.revision)),
+        ],
         deadline_seconds: i64::try_from(facts.policy.attempt_timeout.as_secs()).unwrap_or(i64::MAX),
         is_suspended: true,
     };
@@ -62,19 +72,42 @@ fn arguments(facts: &Facts<'_>) -> Vec<String> {
     arguments.extend(facts.disk_size().map(|bytes| format!("--disk-size={bytes}")));
     arguments.extend(spec.checksum.as_ref().map(|checksum| format!("--checksum={checksum}")));
     let source = facts.source.as_ref();
-    arguments.extend(source.and_then(|source| source.etag.as_ref()).map(|etag| format!("--expected-etag={etag}")));
-    arguments.extend(source.and_then(|source| source.size).map(|size| format!("--expected-size={size}")));
+    arguments.extend(
+        source
+            .and_then(|source| source.etag.as_ref())
+            .map(|etag| format!("--expected-etag={etag}")),
+    );
+    arguments.extend(
+        source.and_then(|source| source.size).map(|size| format!("--expected-size={size}")),
+    );
     arguments
 }
 
 fn container(facts: &Facts<'_>) -> Container {
-    let mount = |name: &str, path: &str| VolumeMount { name: name.to_owned(), mount_path: path.to_owned(), ..VolumeMount::default() };
-    let port = ContainerPort { name: Some("progress".to_owned()), container_port: facts.settings.importer_port.into(), ..ContainerPort::default() };
-    let mut container = Container { ports: Some(vec![port]), volume_mounts: Some(vec![mount("scratch", SCRATCH_PATH)]), ..Container::default() };
+    let mount = |name: &str, path: &str| VolumeMount {
+        name: name.to_owned(),
+        mount_path: path.to_owned(),
+        ..VolumeMount::default()
+    };
+    let port = ContainerPort {
+        name: Some("progress".to_owned()),
+        container_port: facts.settings.importer_port.into(),
+        ..ContainerPort::default()
+    };
+    let mut container = Container {
+        ports: Some(vec![port]),
+        volume_mounts: Some(vec![mount("scratch", SCRATCH_PATH)]),
+        ..Container::default()
+    };
     match facts.image.spec.volume_mode {
-        VolumeMode::Filesystem => container.volume_mounts.get_or_insert_default().push(mount("disk", DISK_PATH)),
+        VolumeMode::Filesystem => {
+            container.volume_mounts.get_or_insert_default().push(mount("disk", DISK_PATH))
+        }
         VolumeMode::Block => {
-            container.volume_devices = Some(vec![VolumeDevice { name: "disk".to_owned(), device_path: DEVICE_PATH.to_owned() }]);
+            container.volume_devices = Some(vec![VolumeDevice {
+                name: "disk".to_owned(),
+                device_path: DEVICE_PATH.to_owned(),
+            }]);
         }
     }
     container

@@ -3,8 +3,9 @@
 
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
 use k8s_openapi::api::core::v1::{
-    Capabilities, Container, EnvVar, EnvVarSource, ObjectFieldSelector, PodSecurityContext, PodSpec, PodTemplateSpec,
-    ResourceRequirements, SeccompProfile, SecretVolumeSource, SecurityContext, Volume, VolumeMount,
+    Capabilities, Container, EnvVar, EnvVarSource, ObjectFieldSelector, PodSecurityContext,
+    PodSpec, PodTemplateSpec, ResourceRequirements, SeccompProfile, SecretVolumeSource,
+    SecurityContext, Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::core::ObjectMeta;
@@ -44,8 +45,15 @@ pub(super) fn job(facts: &Facts<'_>, task: Task) -> Job {
     let name = job_name(&facts.name(), &facts.uid(), facts.revision, role, facts.number);
     let mut metadata = facts.meta(name, role.as_str());
     metadata.labels.get_or_insert_default().insert(ROLE_LABEL.to_owned(), role.as_str().to_owned());
-    metadata.annotations.get_or_insert_default().insert(ATTEMPT_ANNOTATION.to_owned(), facts.number.to_string());
-    let template = ObjectMeta { labels: metadata.labels.clone(), annotations: metadata.annotations.clone(), ..ObjectMeta::default() };
+    metadata
+        .annotations
+        .get_or_insert_default()
+        .insert(ATTEMPT_ANNOTATION.to_owned(), facts.number.to_string());
+    let template = ObjectMeta {
+        labels: metadata.labels.clone(),
+        annotations: metadata.annotations.clone(),
+        ..ObjectMeta::default()
+    };
     Job {
         metadata,
         spec: Some(JobSpec {
@@ -90,13 +98,16 @@ fn pod(facts: &Facts<'_>, task: Task) -> PodSpec {
 /// The arguments that say where the source is and what may be reached.
 pub(super) fn source_arguments(facts: &Facts<'_>) -> Vec<String> {
     let spec = &facts.image.spec;
-    let refused: Vec<String> = facts.settings.refused_addresses.iter().map(ToString::to_string).collect();
+    let refused: Vec<String> =
+        facts.settings.refused_addresses.iter().map(ToString::to_string).collect();
     let mut arguments = vec![
         format!("--url={}", spec.url),
         "--source-type=http".to_owned(),
         format!("--allowed-source-hosts={}", facts.policy.allowed_source_hosts),
         format!("--refused-addresses={}", refused.join(",")),
         format!("--stall-timeout={}", facts.policy.stall_timeout.as_secs()),
+        // Said although it is the default: whoever runs the pod finds its paths in its arguments.
+        "--termination-log=/dev/termination-log".to_owned(),
     ];
     arguments.extend(facts.policy.max_image_size.map(|bytes| format!("--max-image-size={bytes}")));
     arguments.extend(spec.secret_ref.as_ref().map(|_| format!("--secret-dir={SECRET_PATH}")));
@@ -106,13 +117,23 @@ pub(super) fn source_arguments(facts: &Facts<'_>) -> Vec<String> {
 /// The Secret is optional to the kubelet, so that the importer, not an event, says that it is missing.
 fn secret_volume(facts: &Facts<'_>) -> Option<Volume> {
     let name = facts.image.spec.secret_ref.clone()?;
-    let secret = SecretVolumeSource { secret_name: Some(name), optional: Some(true), default_mode: Some(0o440), items: None };
+    let secret = SecretVolumeSource {
+        secret_name: Some(name),
+        optional: Some(true),
+        default_mode: Some(0o440),
+        items: None,
+    };
     Some(Volume { name: "secret".to_owned(), secret: Some(secret), ..Volume::default() })
 }
 
 fn secret_mount(facts: &Facts<'_>) -> Option<VolumeMount> {
     facts.image.spec.secret_ref.as_ref()?;
-    Some(VolumeMount { name: "secret".to_owned(), mount_path: SECRET_PATH.to_owned(), read_only: Some(true), ..VolumeMount::default() })
+    Some(VolumeMount {
+        name: "secret".to_owned(),
+        mount_path: SECRET_PATH.to_owned(),
+        read_only: Some(true),
+        ..VolumeMount::default()
+    })
 }
 
 fn own_fields() -> [EnvVar; 2] {
@@ -128,9 +149,19 @@ fn own_fields() -> [EnvVar; 2] {
 
 fn resources(facts: &Facts<'_>) -> ResourceRequirements {
     let memory = Quantity(facts.settings.importer_memory.clone());
-    let requests = [("cpu".to_owned(), Quantity(facts.settings.importer_cpu.clone())), ("memory".to_owned(), memory.clone())];
-    let limits = [("memory".to_owned(), memory), ("ephemeral-storage".to_owned(), Quantity("64Mi".to_owned()))];
-    ResourceRequirements { requests: Some(requests.into()), limits: Some(limits.into()), claims: None }
+    let requests = [
+        ("cpu".to_owned(), Quantity(facts.settings.importer_cpu.clone())),
+        ("memory".to_owned(), memory.clone()),
+    ];
+    let limits = [
+        ("memory".to_owned(), memory),
+        ("ephemeral-storage".to_owned(), Quantity("64Mi".to_owned())),
+    ];
+    ResourceRequirements {
+        requests: Some(requests.into()),
+        limits: Some(limits.into()),
+        claims: None,
+    }
 }
 
 fn restricted() -> SecurityContext {
@@ -149,7 +180,10 @@ fn pod_context() -> PodSecurityContext {
         run_as_user: Some(DISK_OWNER),
         run_as_group: Some(DISK_OWNER),
         fs_group: Some(DISK_OWNER),
-        seccomp_profile: Some(SeccompProfile { type_: "RuntimeDefault".to_owned(), localhost_profile: None }),
+        seccomp_profile: Some(SeccompProfile {
+            type_: "RuntimeDefault".to_owned(),
+            localhost_profile: None,
+        }),
         ..PodSecurityContext::default()
     }
 }

@@ -14,7 +14,8 @@ const DEADLINE_SECONDS: i64 = 120;
 pub fn job(facts: &Facts<'_>) -> Job {
     let mut arguments = vec!["probe".to_owned()];
     arguments.extend(source_arguments(facts));
-    let asked = facts.image.spec.disk_size.as_deref().and_then(|text| policy::quantity::parse(text).ok());
+    let asked =
+        facts.image.spec.disk_size.as_deref().and_then(|text| policy::quantity::parse(text).ok());
     arguments.extend(asked.map(|bytes| format!("--disk-size={bytes}")));
     let task = Task {
         role: JobRole::Probe,

@@ -14,9 +14,18 @@ const CHECKPOINT_ROOM: u64 = 4 << 20;
 
 /// The claim for the download, as large as the source.
 pub fn claim(facts: &Facts<'_>) -> PersistentVolumeClaim {
-    let source = facts.source.as_ref().and_then(|source| source.size).or_else(|| facts.disk_size()).unwrap_or(0);
+    let source = facts
+        .source
+        .as_ref()
+        .and_then(|source| source.size)
+        .or_else(|| facts.disk_size())
+        .unwrap_or(0);
     let size = volume_size(source + CHECKPOINT_ROOM, VolumeMode::Filesystem);
-    let class = facts.policy.scratch_storage_class.as_deref().or_else(|| storage_class(&facts.image.spec, facts.policy, facts.around));
+    let class = facts
+        .policy
+        .scratch_storage_class
+        .as_deref()
+        .or_else(|| storage_class(&facts.image.spec, facts.policy, facts.around));
     PersistentVolumeClaim {
         metadata: facts.meta(names::scratch_name(&facts.name(), facts.revision), "scratch"),
         spec: Some(PersistentVolumeClaimSpec {

@@ -12,7 +12,8 @@ pub fn snapshot(facts: &Facts<'_>) -> VolumeSnapshot {
         metadata,
         spec: VolumeSnapshotSpec {
             source: VolumeSnapshotSource { persistent_volume_claim_name: Some(facts.data_name()) },
-            volume_snapshot_class_name: snapshot_class(&facts.image.spec, facts.policy).map(str::to_owned),
+            volume_snapshot_class_name: snapshot_class(&facts.image.spec, facts.policy)
+                .map(str::to_owned),
         },
         status: None,
     }

@@ -33,7 +33,13 @@ pub struct Closing<'a> {
 }
 
 /// The memory of `record` with the attempt closed.
-pub fn close(record: &Record, closing: Closing<'_>, ending: &Ending, policy: &Policy, now: Timestamp) -> VMDiskImageStatus {
+pub fn close(
+    record: &Record,
+    closing: Closing<'_>,
+    ending: &Ending,
+    policy: &Policy,
+    now: Timestamp,
+) -> VMDiskImageStatus {
     let mut memory = with_budget(record);
     let sequel = sequel(record, ending, policy, now);
     memory.last_attempt = Some(closing.number.max(record.last()));
@@ -46,7 +52,8 @@ pub fn close(record: &Record, closing: Closing<'_>, ending: &Ending, policy: &Po
         budget.charged = budget.charged.saturating_add(1);
     }
     memory.next_retry_at = sequel.at.map(Time);
-    memory.bytes_transferred = Some(memory.bytes_transferred.unwrap_or(0) + ending.bytes.map_or(0, to_i64));
+    memory.bytes_transferred =
+        Some(memory.bytes_transferred.unwrap_or(0) + ending.bytes.map_or(0, to_i64));
     memory.source = source_after(record, ending);
     remember(&mut memory, attempt(record, closing, ending, sequel.is_final, now));
     memory
@@ -74,7 +81,9 @@ pub fn lose(record: &Record, policy: &Policy, now: Timestamp) -> VMDiskImageStat
     let is_second = memory.last_loss_at.as_ref().is_some_and(|at| now.duration_since(at.0) < day);
     let reason = if is_second { Reason::LostRepeatedly } else { Reason::Lost };
     let message = match is_second {
-        true => "the volume and the snapshot were lost twice within 24 hours; find out what deletes them, then set the annotation pelotech.ot/retry to a new value",
+        true => {
+            "the volume and the snapshot were lost twice within 24 hours; find out what deletes them, then set the annotation pelotech.ot/retry to a new value"
+        }
         false => "the volume and the snapshot are gone; the data is fetched once more",
     };
     memory.current = None;
@@ -82,7 +91,11 @@ pub fn lose(record: &Record, policy: &Policy, now: Timestamp) -> VMDiskImageStat
     memory.next_retry_at = None;
     let limit = i32::try_from(policy.retry_limit).unwrap_or(i32::MAX);
     memory.budget = Some(Budget { key: record.budget_key.clone(), charged: limit });
-    let closing = Closing { number: record.last().max(1), ticket: record.status.ticket.as_deref(), started_at: None };
+    let closing = Closing {
+        number: record.last().max(1),
+        ticket: record.status.ticket.as_deref(),
+        started_at: None,
+    };
     let ending = Ending::failed(reason, FailureClass::Transient, message);
     remember(&mut memory, attempt(record, closing, &ending, is_second, now));
     memory
@@ -132,7 +145,12 @@ fn waiting_until(record: &Record, failure: &Failure, now: Timestamp) -> Option<T
     }
     let is_same = |attempt: &&Attempt| attempt.reason.as_deref() == Some(failure.reason.as_str());
     let times = record.status.attempts.iter().rev().take_while(is_same).count();
-    let wait = backoff::delay(u32::try_from(times).unwrap_or(u32::MAX).saturating_add(1), WAITING_BASE, WAITING_MAX, None);
+    let wait = backoff::delay(
+        u32::try_from(times).unwrap_or(u32::MAX).saturating_add(1),
+        WAITING_BASE,
+        WAITING_MAX,
+        None,
+    );
     now.checked_add(wait).ok()
 }
 
@@ -145,7 +163,13 @@ fn source_after(record: &Record, ending: &Ending) -> Option<otctl_types::import:
     ending.source.clone().or_else(|| with_budget(record).source)
 }
 
-fn attempt(record: &Record, closing: Closing<'_>, ending: &Ending, is_final: bool, now: Timestamp) -> Attempt {
+fn attempt(
+    record: &Record,
+    closing: Closing<'_>,
+    ending: &Ending,
+    is_final: bool,
+    now: Timestamp,
+) -> Attempt {
     let failure = ending.failure.as_ref();
     Attempt {
         number: closing.number,
@@ -172,7 +196,9 @@ fn remember(memory: &mut VMDiskImageStatus, attempt: Attempt) {
 /// Differs between images and attempts, and is the same when the same end is decided on again after a crash.
 fn seed(record: &Record) -> u64 {
     let text = format!("{}{}", record.budget_key, record.last());
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 /// Kubernetes' integers are signed; no image has 8 EiB.

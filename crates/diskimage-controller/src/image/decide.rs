@@ -3,9 +3,9 @@
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
+use otctl_kit::cluster::ApiError;
 use otctl_kit::plan::{Action, Next, Notice, Plan, Write};
 use otctl_kit::reconciler::{Refusal, RefusalCause};
-use otctl_kit::cluster::ApiError;
 use otctl_types::condition::Reason;
 use otctl_types::diskimage::{OpenAttempt, Phase, Progress, VMDiskImageStatus};
 use otctl_types::import::{FailureClass, SourceFacts};
@@ -40,14 +40,27 @@ pub fn decide(observed: &Observed, now: Timestamp) -> Plan<VMDiskImageStatus> {
 }
 
 /// A write was refused: the number is given back, if one is held, and the reason stands where people look.
-pub fn refused(observed: &Observed, refusal: &Refusal<'_>, now: Timestamp) -> Option<VMDiskImageStatus> {
+pub fn refused(
+    observed: &Observed,
+    refusal: &Refusal<'_>,
+    now: Timestamp,
+) -> Option<VMDiskImageStatus> {
     let image = observed.image.as_ref()?;
     let pass = Pass { image, observed, now };
     let obstacle = obstacle_of(refusal);
-    let held = observed.entry.as_ref().map(|entry| entry.attempt).filter(|number| *number > observed.record.last());
+    let held = observed
+        .entry
+        .as_ref()
+        .map(|entry| entry.attempt)
+        .filter(|number| *number > observed.record.last());
     let Some(number) = held.filter(|_| observed.record.status.open_attempt.is_none()) else {
         let standing = pass.standing(pass.phase_seen(), obstacle.reason, obstacle.message);
-        return Some(render(with_budget(&observed.record), &standing, image.metadata.generation, now));
+        return Some(render(
+            with_budget(&observed.record),
+            &standing,
+            image.metadata.generation,
+            now,
+        ));
     };
     let ending = Ending::failed(obstacle.reason, FailureClass::Waiting, obstacle.message);
     pass.closed(number, &ending).status
@@ -58,17 +71,24 @@ fn obstacle_of(refusal: &Refusal<'_>) -> Obstacle {
     match refusal.cause {
         RefusalCause::Foreign => Obstacle {
             reason: Reason::NameConflict,
-            message: format!("{target} exists and belongs to something else; rename or delete it, or use another name for this image"),
+            message: format!(
+                "{target} exists and belongs to something else; rename or delete it, or use another name for this image"
+            ),
         },
-        RefusalCause::Api(ApiError::Forbidden { detail, quota: true, .. }) => {
-            Obstacle { reason: Reason::QuotaExceeded, message: format!("{target} was refused by a quota: {detail}") }
-        }
+        RefusalCause::Api(ApiError::Forbidden { detail, quota: true, .. }) => Obstacle {
+            reason: Reason::QuotaExceeded,
+            message: format!("{target} was refused by a quota: {detail}"),
+        },
         RefusalCause::Api(ApiError::Forbidden { detail, namespace_terminating: true, .. }) => {
-            Obstacle { reason: Reason::NamespaceTerminating, message: format!("{target} was refused: {detail}") }
+            Obstacle {
+                reason: Reason::NamespaceTerminating,
+                message: format!("{target} was refused: {detail}"),
+            }
         }
-        RefusalCause::Api(error) => {
-            Obstacle { reason: Reason::Rejected, message: format!("{target} was refused by the API server: {error}") }
-        }
+        RefusalCause::Api(error) => Obstacle {
+            reason: Reason::Rejected,
+            message: format!("{target} was refused by the API server: {error}"),
+        },
     }
 }
 
@@ -84,13 +104,19 @@ impl<'a> Pass<'a> {
         match verdict {
             Verdict::Gone | Verdict::Unticketed => Plan::rest(""),
             Verdict::Awaiting(_) => self.look_again(Plan::rest("")),
-            Verdict::Invalid(problem) => self.tell(Standing { is_refused: true, ..self.failed(problem) }),
-            Verdict::GivenUp(end) => self.tidy(self.tell(self.failed(end)), Tidy::Everything),
-            Verdict::Suspended => self.tell(self.standing(Phase::Queued, Reason::Suspended, "suspended; set suspend to false to go on")),
-            Verdict::Queued(wait) => self.queued(wait),
-            Verdict::Releasing(number, ending) | Verdict::ProbeFailed(number, ending) | Verdict::Closing(number, ending) => {
-                self.closed(number, &ending)
+            Verdict::Invalid(problem) => {
+                self.tell(Standing { is_refused: true, ..self.failed(problem) })
             }
+            Verdict::GivenUp(end) => self.tidy(self.tell(self.failed(end)), Tidy::Everything),
+            Verdict::Suspended => self.tell(self.standing(
+                Phase::Queued,
+                Reason::Suspended,
+                "suspended; set suspend to false to go on",
+            )),
+            Verdict::Queued(wait) => self.queued(wait),
+            Verdict::Releasing(number, ending)
+            | Verdict::ProbeFailed(number, ending)
+            | Verdict::Closing(number, ending) => self.closed(number, &ending),
             Verdict::Probing { is_missing, number } => self.probing(is_missing, number),
             Verdict::Preparing(number) => self.preparing(number),
             Verdict::Recording { number, job } => self.recording(number, job),
@@ -105,7 +131,10 @@ impl<'a> Pass<'a> {
     }
 
     fn queued(&self, wait: Wait) -> Plan<VMDiskImageStatus> {
-        let standing = Standing { is_refused: wait.reason == Reason::NameConflict, ..self.standing(Phase::Queued, wait.reason, self.queue_message(&wait)) };
+        let standing = Standing {
+            is_refused: wait.reason == Reason::NameConflict,
+            ..self.standing(Phase::Queued, wait.reason, self.queue_message(&wait))
+        };
         let plan = self.tell(standing);
         let next = wait.until.map_or(Next::Wait, Next::At);
         self.tidy(Plan { next, ..plan }, Tidy::OtherRevisions)
@@ -114,18 +143,26 @@ impl<'a> Pass<'a> {
     /// The number ahead is told once, when it is queued: a write per place gained would cost more than it tells.
     fn queue_message(&self, wait: &Wait) -> String {
         let status = &self.observed.record.status;
-        let is_told = status.phase == Some(Phase::Queued) && self.reason_told() == Some(wait.reason.as_str());
+        let is_told =
+            status.phase == Some(Phase::Queued) && self.reason_told() == Some(wait.reason.as_str());
         let kept = status.message.clone().filter(|_| is_told && wait.reason == Reason::SlotsBusy);
         kept.unwrap_or_else(|| wait.message.clone())
     }
 
     fn reason_told(&self) -> Option<&str> {
-        let ready = otctl_types::condition::find(&self.observed.record.status.conditions, otctl_types::condition::READY);
+        let ready = otctl_types::condition::find(
+            &self.observed.record.status.conditions,
+            otctl_types::condition::READY,
+        );
         ready.map(|ready| ready.reason.as_str())
     }
 
     fn probing(&self, is_missing: bool, number: i64) -> Plan<VMDiskImageStatus> {
-        let standing = self.standing(Phase::Syncing, Reason::Probing, "the first bytes of the source are looked at");
+        let standing = self.standing(
+            Phase::Syncing,
+            Reason::Probing,
+            "the first bytes of the source are looked at",
+        );
         let mut plan = self.tell(standing);
         if is_missing {
             plan.writes.push(create(&children::probe::job(&self.facts(number)), "it was admitted"));
@@ -135,7 +172,11 @@ impl<'a> Pass<'a> {
 
     fn preparing(&self, number: i64) -> Plan<VMDiskImageStatus> {
         let facts = self.facts(number);
-        let mut plan = self.tell(self.standing(Phase::Syncing, Reason::Probing, "the source was looked at; the import is prepared"));
+        let mut plan = self.tell(self.standing(
+            Phase::Syncing,
+            Reason::Probing,
+            "the source was looked at; the import is prepared",
+        ));
         // The phase was told with the probe; a retry that needs none tells it here.
         if self.observed.record.status.phase == Some(Phase::Syncing) {
             plan.status = None;
@@ -144,9 +185,13 @@ impl<'a> Pass<'a> {
             plan.writes.push(create(&children::claim::claim(&facts), "the source was looked at"));
         }
         if self.observed.scratch.object().is_none() {
-            plan.writes.push(create(&children::scratch::claim(&facts), "the download needs a place"));
+            plan.writes
+                .push(create(&children::scratch::claim(&facts), "the download needs a place"));
         }
-        plan.writes.push(create(&children::import::job(&facts), "it holds a slot; started when it is on record"));
+        plan.writes.push(create(
+            &children::import::job(&facts),
+            "it holds a slot; started when it is on record",
+        ));
         plan
     }
 
@@ -160,7 +205,8 @@ impl<'a> Pass<'a> {
         memory.next_retry_at = None;
         let since = self.observed.entry.as_ref().map(|entry| entry.since.clone());
         memory.open_attempt = Some(OpenAttempt { number, job_uid: job, started_at: since, ticket });
-        let standing = self.standing(Phase::Syncing, Reason::Importing, "the data is being fetched");
+        let standing =
+            self.standing(Phase::Syncing, Reason::Importing, "the data is being fetched");
         self.write(memory, &standing)
     }
 
@@ -168,7 +214,10 @@ impl<'a> Pass<'a> {
         let mut plan = Plan::rest("");
         if let Some(work) = self.observed.import(job) {
             let object = children::import::started(&work.job);
-            plan.writes.push(Write { action: Action::Apply(object), because: "it is on record and the ledger holds its slot" });
+            plan.writes.push(Write {
+                action: Action::Apply(object),
+                because: "it is on record and the ledger holds its slot",
+            });
         }
         plan
     }
@@ -177,20 +226,37 @@ impl<'a> Pass<'a> {
     fn importing(&self) -> Plan<VMDiskImageStatus> {
         let mut memory = with_budget(&self.observed.record);
         let started = memory.open_attempt.as_ref().and_then(|open| open.started_at.as_ref());
-        let since = memory.progress.as_ref().and_then(|told| told.at.as_ref()).or(started).map_or(self.now, |at| at.0);
+        let since = memory
+            .progress
+            .as_ref()
+            .and_then(|told| told.at.as_ref())
+            .or(started)
+            .map_or(self.now, |at| at.0);
         let due = since.checked_add(PROGRESS_INTERVAL).unwrap_or(Timestamp::MAX);
         let told = memory.progress.as_ref().map_or(0, |told| told.bytes);
-        if let Some(seen) = self.observed.progress.as_ref().filter(|seen| self.now >= due && is_worth_telling(seen, told)) {
+        if let Some(seen) = self
+            .observed
+            .progress
+            .as_ref()
+            .filter(|seen| self.now >= due && is_worth_telling(seen, told))
+        {
             memory.progress = Some(progress(seen, self.now));
         }
-        let standing = self.standing(Phase::Syncing, Reason::Importing, "the data is being fetched");
+        let standing =
+            self.standing(Phase::Syncing, Reason::Importing, "the data is being fetched");
         let later = self.now.checked_add(PROGRESS_INTERVAL).unwrap_or(Timestamp::MAX);
-        Plan { next: Next::At(if due > self.now { due } else { later }), ..self.write(memory, &standing) }
+        Plan {
+            next: Next::At(if due > self.now { due } else { later }),
+            ..self.write(memory, &standing)
+        }
     }
 
     fn stopping(&self, job: &str, resource_version: Option<String>) -> Plan<VMDiskImageStatus> {
         let works = self.observed.imports.iter().chain(&self.observed.probes);
-        let target = works.filter(|work| work.job.uid().as_deref() == Some(job)).map(|work| children::target(&*work.job)).next();
+        let target = works
+            .filter(|work| work.job.uid().as_deref() == Some(job))
+            .map(|work| children::target(&*work.job))
+            .next();
         let mut plan = Plan::rest("");
         if let Some(target) = target {
             plan.writes.push(delete(target, job, resource_version, "it may not go on"));
@@ -206,8 +272,12 @@ impl<'a> Pass<'a> {
         let entry = observed.entry.as_ref().filter(|entry| entry.attempt == number);
         let closing = Closing {
             number,
-            ticket: open.and_then(|open| open.ticket.as_deref()).or(entry.map(|entry| entry.ticket.as_str())),
-            started_at: open.and_then(|open| open.started_at.as_ref()).or(entry.map(|entry| &entry.since)),
+            ticket: open
+                .and_then(|open| open.ticket.as_deref())
+                .or(entry.map(|entry| entry.ticket.as_str())),
+            started_at: open
+                .and_then(|open| open.started_at.as_ref())
+                .or(entry.map(|entry| &entry.since)),
         };
         let memory = close(&observed.record, closing, ending, &observed.policy, self.now);
         match &ending.failure {
@@ -217,10 +287,21 @@ impl<'a> Pass<'a> {
     }
 
     fn fetched(&self, mut memory: VMDiskImageStatus, ending: &Ending) -> Plan<VMDiskImageStatus> {
-        let facts = Facts { checksum: ending.checksum.clone(), disk_checksum: ending.disk_checksum.clone(), ..self.facts_of(&memory) };
+        let facts = Facts {
+            checksum: ending.checksum.clone(),
+            disk_checksum: ending.disk_checksum.clone(),
+            ..self.facts_of(&memory)
+        };
         if self.wants_snapshot() {
             let write = create(&children::snapshot::snapshot(&facts), "the data is complete");
-            let standing = Standing { has_data: true, ..self.standing(Phase::Snapshotting, Reason::Snapshotting, "the snapshot is being taken") };
+            let standing = Standing {
+                has_data: true,
+                ..self.standing(
+                    Phase::Snapshotting,
+                    Reason::Snapshotting,
+                    "the snapshot is being taken",
+                )
+            };
             let mut plan = self.write(memory, &standing);
             plan.writes.push(write);
             return plan;
@@ -234,44 +315,60 @@ impl<'a> Pass<'a> {
         self.tidy(plan, Tidy::Leftovers)
     }
 
-    /// What people see right after a failure: the same as on the next look.
+    /// Closed without data: one write says so and what follows from it, as the next look would see it.
     fn after_failure(&self, memory: VMDiskImageStatus) -> Plan<VMDiskImageStatus> {
         let mut after = self.observed.clone();
         after.record = Record { status: memory.clone(), ..self.observed.record.clone() };
         after.entry = None;
         after.imports.clear();
         let pass = Pass { observed: &after, ..*self };
-        let standing = match judge(&after, self.now) {
-            Verdict::GivenUp(end) => pass.failed(end),
-            Verdict::Invalid(problem) => Standing { is_refused: true, ..pass.failed(problem) },
-            Verdict::Suspended => pass.standing(Phase::Queued, Reason::Suspended, "suspended; set suspend to false to go on"),
-            Verdict::Queued(wait) => {
-                Standing { is_refused: wait.reason == Reason::NameConflict, ..pass.standing(Phase::Queued, wait.reason, wait.message) }
-            }
-            other => pass.standing(Phase::Queued, Reason::Queued, format!("the attempt ended ({})", other.name())),
-        };
-        let next = memory.next_retry_at.as_ref().map_or(Next::Wait, |at| Next::At(at.0));
-        Plan { next, ..pass.write(memory, &standing) }
+        let mut plan = pass.plan(judge(&after, self.now));
+        if plan.status.is_none() {
+            let standing = pass.standing(
+                Phase::Queued,
+                Reason::Queued,
+                "the attempt ended; the next one is not due yet",
+            );
+            plan.status = pass.write(memory, &standing).status;
+        }
+        plan
     }
 
     fn snapshotting(&self, is_missing: bool, trouble: Option<String>) -> Plan<VMDiskImageStatus> {
         let (reason, message) = match trouble {
-            Some(trouble) => (Reason::SnapshotFailed, format!("the snapshot is not ready yet; its driver says: {trouble}")),
+            Some(trouble) => (
+                Reason::SnapshotFailed,
+                format!("the snapshot is not ready yet; its driver says: {trouble}"),
+            ),
             None => (Reason::Snapshotting, "the snapshot is being taken".to_owned()),
         };
-        let standing = Standing { has_data: true, ..self.standing(Phase::Snapshotting, reason, message) };
+        let standing =
+            Standing { has_data: true, ..self.standing(Phase::Snapshotting, reason, message) };
         let mut plan = self.tell(standing);
         if is_missing {
-            plan.writes.push(create(&children::snapshot::snapshot(&self.facts_kept()), "there is data and no snapshot of it"));
+            plan.writes.push(create(
+                &children::snapshot::snapshot(&self.facts_kept()),
+                "there is data and no snapshot of it",
+            ));
         }
         plan
     }
 
     fn restoring(&self, is_missing: bool) -> Plan<VMDiskImageStatus> {
-        let standing = Standing { has_data: true, ..self.standing(Phase::Snapshotting, Reason::Restoring, "the volume is brought back from the snapshot") };
+        let standing = Standing {
+            has_data: true,
+            ..self.standing(
+                Phase::Snapshotting,
+                Reason::Restoring,
+                "the volume is brought back from the snapshot",
+            )
+        };
         let mut plan = self.tell(standing);
         if is_missing {
-            plan.writes.push(create(&children::claim::restored(&self.facts_kept()), "the volume is gone and the snapshot is not"));
+            plan.writes.push(create(
+                &children::claim::restored(&self.facts_kept()),
+                "the volume is gone and the snapshot is not",
+            ));
         }
         plan
     }
@@ -291,9 +388,15 @@ impl<'a> Pass<'a> {
         memory.current = Some(current);
         memory.next_retry_at = None;
         let mut plan = self.write(memory, &self.succeeded());
-        if let Some(claim) = self.observed.claim.object().filter(|claim| !self.wants_snapshot() && !children::claim::is_finished(claim)) {
+        if let Some(claim) = self
+            .observed
+            .claim
+            .object()
+            .filter(|claim| !self.wants_snapshot() && !children::claim::is_finished(claim))
+        {
             let object = children::claim::finished(claim, &facts);
-            plan.writes.push(Write { action: Action::Apply(object), because: "the data is complete" });
+            plan.writes
+                .push(Write { action: Action::Apply(object), because: "the data is complete" });
         }
         self.tidy(plan, Tidy::Leftovers)
     }
@@ -301,12 +404,23 @@ impl<'a> Pass<'a> {
     /// Deletes what is no longer needed, after the status says so.
     fn tidy(&self, mut plan: Plan<VMDiskImageStatus>, what: Tidy) -> Plan<VMDiskImageStatus> {
         let observed = self.observed;
-        let remove_volume = what == Tidy::Everything || what == Tidy::Leftovers && !keeps_volume(self.image, observed);
+        let remove_volume = what == Tidy::Everything
+            || what == Tidy::Leftovers && !keeps_volume(self.image, observed);
         let remove_scratch = what != Tidy::OtherRevisions;
-        let claims = [observed.claim.object().filter(|_| remove_volume), observed.scratch.object().filter(|_| remove_scratch)];
-        for claim in claims.into_iter().flatten().filter(|claim| claim.metadata.deletion_timestamp.is_none()) {
+        let claims = [
+            observed.claim.object().filter(|_| remove_volume),
+            observed.scratch.object().filter(|_| remove_scratch),
+        ];
+        for claim in
+            claims.into_iter().flatten().filter(|claim| claim.metadata.deletion_timestamp.is_none())
+        {
             let uid = claim.uid().unwrap_or_default();
-            plan.writes.push(delete(children::target(&**claim), &uid, None, "it is no longer needed"));
+            plan.writes.push(delete(
+                children::target(&**claim),
+                &uid,
+                None,
+                "it is no longer needed",
+            ));
         }
         for (target, uid) in &observed.outdated {
             plan.writes.push(delete(target.clone(), uid, None, "it is of another revision"));
@@ -329,7 +443,14 @@ impl<'a> Pass<'a> {
     }
 
     fn standing(&self, phase: Phase, reason: Reason, message: impl Into<String>) -> Standing {
-        Standing { phase, reason, message: message.into(), is_refused: false, wants_snapshot: self.wants_snapshot(), has_data: false }
+        Standing {
+            phase,
+            reason,
+            message: message.into(),
+            is_refused: false,
+            wants_snapshot: self.wants_snapshot(),
+            has_data: false,
+        }
     }
 
     fn failed(&self, end: Obstacle) -> Standing {
@@ -337,7 +458,10 @@ impl<'a> Pass<'a> {
     }
 
     fn succeeded(&self) -> Standing {
-        Standing { has_data: true, ..self.standing(Phase::Succeeded, Reason::Succeeded, "the disk is ready to use") }
+        Standing {
+            has_data: true,
+            ..self.standing(Phase::Succeeded, Reason::Succeeded, "the disk is ready to use")
+        }
     }
 
     fn phase_seen(&self) -> Phase {
@@ -349,7 +473,11 @@ impl<'a> Pass<'a> {
     }
 
     fn source(&self, number: i64) -> Option<SourceFacts> {
-        let probed = self.observed.probe(number).filter(|probe| probe.has_ended()).and_then(|probe| of_probe(probe).source);
+        let probed = self
+            .observed
+            .probe(number)
+            .filter(|probe| probe.has_ended())
+            .and_then(|probe| of_probe(probe).source);
         probed.or_else(|| with_budget(&self.observed.record).source)
     }
 
@@ -385,18 +513,33 @@ impl<'a> Pass<'a> {
         let message = after.message.clone().unwrap_or_default();
         let mut notices = Vec::new();
         let failed = after.attempts.last().filter(|last| before.attempts.last() != Some(*last));
-        if let Some(last) = failed.filter(|last| last.reason.as_deref() != Some(crate::record::SUCCEEDED) && after.phase != Some(Phase::Failed)) {
-            let text = format!("attempt {}: {}", last.number, last.message.clone().unwrap_or_default());
+        if let Some(last) = failed.filter(|last| {
+            last.reason.as_deref() != Some(crate::record::SUCCEEDED)
+                && after.phase != Some(Phase::Failed)
+        }) {
+            let text =
+                format!("attempt {}: {}", last.number, last.message.clone().unwrap_or_default());
             notices.push(notice(true, last.reason.clone().unwrap_or_default(), text));
         }
         match after.phase {
             phase if phase == before.phase => {}
-            Some(Phase::Queued) if before.phase.is_none() => notices.push(notice(false, "Queued".to_owned(), message)),
-            Some(Phase::Syncing) if before.phase.is_none() => notices.push(notice(false, "Admitted".to_owned(), message)),
+            Some(Phase::Queued) if before.phase.is_none() => {
+                notices.push(notice(false, "Queued".to_owned(), message))
+            }
+            Some(Phase::Syncing) if before.phase.is_none() => {
+                notices.push(notice(false, "Admitted".to_owned(), message))
+            }
             Some(Phase::Succeeded) => notices.push(notice(false, "Succeeded".to_owned(), message)),
             Some(Phase::Failed) => {
-                let stalled = otctl_types::condition::find(&after.conditions, otctl_types::condition::STALLED);
-                notices.push(notice(true, stalled.map(|stalled| stalled.reason.clone()).unwrap_or_default(), message));
+                let stalled = otctl_types::condition::find(
+                    &after.conditions,
+                    otctl_types::condition::STALLED,
+                );
+                notices.push(notice(
+                    true,
+                    stalled.map(|stalled| stalled.reason.clone()).unwrap_or_default(),
+                    message,
+                ));
             }
             Some(Phase::Queued | Phase::Syncing | Phase::Snapshotting) | None => {}
         }
@@ -417,21 +560,41 @@ enum Tidy {
 
 fn is_worth_telling(seen: &import::Progress, told: i64) -> bool {
     let moved = seen.bytes.saturating_sub(u64::try_from(told).unwrap_or(0));
-    seen.total_bytes.is_none_or(|total| moved.saturating_mul(100) >= total.saturating_mul(PROGRESS_STEP))
+    seen.total_bytes
+        .is_none_or(|total| moved.saturating_mul(100) >= total.saturating_mul(PROGRESS_STEP))
 }
 
 fn progress(seen: &import::Progress, now: Timestamp) -> Progress {
-    let percent = seen.total_bytes.filter(|total| *total > 0).map(|total| format!("{}%", seen.bytes.saturating_mul(100) / total));
-    Progress { bytes: to_i64(seen.bytes), total_bytes: seen.total_bytes.map(to_i64), percent, at: Some(Time(now)) }
+    let percent = seen
+        .total_bytes
+        .filter(|total| *total > 0)
+        .map(|total| format!("{}%", seen.bytes.saturating_mul(100) / total));
+    Progress {
+        bytes: to_i64(seen.bytes),
+        total_bytes: seen.total_bytes.map(to_i64),
+        percent,
+        at: Some(Time(now)),
+    }
 }
 
-fn create<K: kube::Resource<DynamicType = ()> + serde::Serialize>(object: &K, because: &'static str) -> Write {
+fn create<K: kube::Resource<DynamicType = ()> + serde::Serialize>(
+    object: &K,
+    because: &'static str,
+) -> Write {
     Write { action: Action::Create(otctl_kit::cluster::erase(object)), because }
 }
 
-fn delete(target: otctl_kit::cluster::Target, uid: &str, resource_version: Option<String>, because: &'static str) -> Write {
+fn delete(
+    target: otctl_kit::cluster::Target,
+    uid: &str,
+    resource_version: Option<String>,
+    because: &'static str,
+) -> Write {
     let propagation = otctl_kit::plan::Propagation::Foreground;
-    Write { action: Action::Delete { target, uid: uid.to_owned(), resource_version, propagation }, because }
+    Write {
+        action: Action::Delete { target, uid: uid.to_owned(), resource_version, propagation },
+        because,
+    }
 }
 
 fn notice(warning: bool, reason: String, message: String) -> Notice {

@@ -65,7 +65,11 @@ pub fn of_import(work: &Work) -> Ending {
     let report = work.ended_pod().and_then(|pod| jobs::report(pod));
     match report {
         Some(report) if !was_cut(&report, work) => from_report(&report, report.download_started),
-        Some(report) => Ending { bytes: Some(report.bytes), is_charged: report.download_started, ..without_report(work) },
+        Some(report) => Ending {
+            bytes: Some(report.bytes),
+            is_charged: report.download_started,
+            ..without_report(work)
+        },
         None => without_report(work).charged(),
     }
 }
@@ -77,7 +81,8 @@ pub fn of_probe(work: &Work) -> Ending {
     let Some(report) = report else {
         return without_report(work).charged();
     };
-    let is_transient = report.reason.is_some_and(|reason| reason.class() == FailureClass::Transient);
+    let is_transient =
+        report.reason.is_some_and(|reason| reason.class() == FailureClass::Transient);
     from_report(&report, is_transient)
 }
 
@@ -91,7 +96,11 @@ fn from_report(report: &ImportReport, is_charged: bool) -> Ending {
         ImportOutcome::Complete => None,
         ImportOutcome::Failed => {
             let reason = report.reason.unwrap_or(ImportReason::Internal);
-            Some(Failure { reason: Reason::Import(reason), class: reason.class(), message: report.message.clone() })
+            Some(Failure {
+                reason: Reason::Import(reason),
+                class: reason.class(),
+                message: report.message.clone(),
+            })
         }
     };
     Ending {
@@ -120,12 +129,17 @@ fn without_report(work: &Work) -> Ending {
 /// What Kubernetes says of the end.
 fn outside_reason(work: &Work) -> Option<(ImportReason, String)> {
     if jobs::failure_reason(&work.job) == Some("DeadlineExceeded") {
-        return Some((ImportReason::AttemptTimeout, "it ran longer than attemptTimeout of the policy".to_owned()));
+        return Some((
+            ImportReason::AttemptTimeout,
+            "it ran longer than attemptTimeout of the policy".to_owned(),
+        ));
     }
     let status = work.ended_pod()?.status.as_ref()?;
     match status.reason.as_deref()? {
         "Evicted" => Some((ImportReason::Evicted, "its pod was evicted from the node".to_owned())),
-        "NodeLost" | "NodeShutdown" | "Terminated" => Some((ImportReason::NodeLost, "its node is gone".to_owned())),
+        "NodeLost" | "NodeShutdown" | "Terminated" => {
+            Some((ImportReason::NodeLost, "its node is gone".to_owned()))
+        }
         _ => None,
     }
 }

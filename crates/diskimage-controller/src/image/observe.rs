@@ -117,7 +117,12 @@ impl Observation for Observed {
 
 impl Observed {
     /// The facts as the attempt protocol asks them.
-    pub fn attempt<'a>(&'a self, jobs: &'a [JobFacts], may_start: bool, may_go_on: bool) -> AttemptFacts<'a> {
+    pub fn attempt<'a>(
+        &'a self,
+        jobs: &'a [JobFacts],
+        may_start: bool,
+        may_go_on: bool,
+    ) -> AttemptFacts<'a> {
         AttemptFacts {
             last: self.record.last(),
             open: self.record.status.open_attempt.as_ref(),
@@ -143,7 +148,8 @@ impl Observed {
     pub fn probe(&self, number: i64) -> Option<&Work> {
         let image = self.image.as_ref()?;
         let uid = image.uid().unwrap_or_default();
-        let name = names::job_name(&image.name_any(), &uid, &self.record.revision, JobRole::Probe, number);
+        let name =
+            names::job_name(&image.name_any(), &uid, &self.record.revision, JobRole::Probe, number);
         self.probes.iter().find(|work| work.job.name_any() == name)
     }
 }
@@ -200,9 +206,21 @@ impl Image {
             imports: self.work(&uid, JobRole::Import),
             probes: self.work(&uid, JobRole::Probe),
             confirmed: Confirmed::Nothing,
-            claim: self.child(&self.views.claims, subject, &names::data_name(&subject.name_any(), &record.revision)),
-            scratch: self.child(&self.views.claims, subject, &names::scratch_name(&subject.name_any(), &record.revision)),
-            snapshot: self.child(&self.views.snapshots, subject, &names::data_name(&subject.name_any(), &record.revision)),
+            claim: self.child(
+                &self.views.claims,
+                subject,
+                &names::data_name(&subject.name_any(), &record.revision),
+            ),
+            scratch: self.child(
+                &self.views.claims,
+                subject,
+                &names::scratch_name(&subject.name_any(), &record.revision),
+            ),
+            snapshot: self.child(
+                &self.views.snapshots,
+                subject,
+                &names::data_name(&subject.name_any(), &record.revision),
+            ),
             is_bound: false,
             outdated: self.outdated(subject, &record),
             progress: self.progress.get(&uid),
@@ -213,9 +231,15 @@ impl Image {
     }
 
     fn work(&self, uid: &str, role: JobRole) -> Vec<Work> {
-        let numbered = |job: Arc<Job>| attempt_number(&job.name_any(), role).map(|number| (job, number));
+        let numbered =
+            |job: Arc<Job>| attempt_number(&job.name_any(), role).map(|number| (job, number));
         let jobs = self.views.jobs.owned_by(uid).into_iter().filter_map(numbered);
-        jobs.map(|(job, number)| Work { pods: self.views.pods.owned_by(&job.uid().unwrap_or_default()), job, number }).collect()
+        jobs.map(|(job, number)| Work {
+            pods: self.views.pods.owned_by(&job.uid().unwrap_or_default()),
+            job,
+            number,
+        })
+        .collect()
     }
 
     /// The child of that name that is owned by this UID. A foreign object is not seen here; making the child will tell.
@@ -224,7 +248,8 @@ impl Image {
         K: kube::Resource<DynamicType = ()> + Send + Sync + 'static,
     {
         let found = store.get(&Key::new(&image.namespace().unwrap_or_default(), name));
-        let ours = found.filter(|child| jobs::controller_uid(child.meta()) == image.uid().as_deref());
+        let ours =
+            found.filter(|child| jobs::controller_uid(child.meta()) == image.uid().as_deref());
         ours.map_or(Presence::Unseen, Presence::Present)
     }
 
@@ -233,10 +258,13 @@ impl Image {
         let name = image.name_any();
         let kept = record.status.current.as_ref().map(|current| current.revision.as_str());
         let revisions = [Some(record.revision.as_str()), kept];
-        let data: Vec<String> = revisions.iter().flatten().map(|revision| names::data_name(&name, revision)).collect();
+        let data: Vec<String> =
+            revisions.iter().flatten().map(|revision| names::data_name(&name, revision)).collect();
         let scratch = names::scratch_name(&name, &record.revision);
         let claims = self.views.claims.owned_by(&uid).into_iter().filter(|claim| {
-            !data.contains(&claim.name_any()) && claim.name_any() != scratch && claim.metadata.deletion_timestamp.is_none()
+            !data.contains(&claim.name_any())
+                && claim.name_any() != scratch
+                && claim.metadata.deletion_timestamp.is_none()
         });
         let snapshots = self.views.snapshots.owned_by(&uid).into_iter().filter(|snapshot| {
             !data.contains(&snapshot.name_any()) && snapshot.metadata.deletion_timestamp.is_none()
@@ -247,13 +275,16 @@ impl Image {
 
     /// How many others with a lower ticket wait. Only told when the image begins to wait, so only counted then.
     fn ahead(&self, status: &VMDiskImageStatus) -> usize {
-        let ticket = |status: &VMDiskImageStatus| status.ticket.as_deref().and_then(|text| text.parse::<Ticket>().ok());
+        let ticket = |status: &VMDiskImageStatus| {
+            status.ticket.as_deref().and_then(|text| text.parse::<Ticket>().ok())
+        };
         let (Some(own), None) = (ticket(status), status.phase) else {
             return 0;
         };
         let waits = |other: &VMDiskImageStatus| matches!(other.phase, None | Some(Phase::Queued));
         let images = self.views.images.all();
-        let others = images.iter().filter_map(|image| image.status.as_ref()).filter(|other| waits(other));
+        let others =
+            images.iter().filter_map(|image| image.status.as_ref()).filter(|other| waits(other));
         others.filter(|other| ticket(other).is_some_and(|theirs| theirs < own)).count()
     }
 
@@ -266,7 +297,8 @@ impl Image {
                 continue;
             }
             let uid = work.job.uid().unwrap_or_default();
-            work.pods = self.pods_of(namespace.as_deref(), &uid, &work.job.labels().clone()).await?;
+            work.pods =
+                self.pods_of(namespace.as_deref(), &uid, &work.job.labels().clone()).await?;
         }
         Ok(())
     }
@@ -279,7 +311,8 @@ impl Image {
     ) -> Result<Vec<Arc<Pod>>, ApiError> {
         let owner = labels.get(OWNER_LABEL).map(String::as_str).unwrap_or_default();
         let pods = self.reader.list::<Pod>(namespace, &format!("{OWNER_LABEL}={owner}")).await?;
-        let ours = pods.into_iter().filter(|pod| jobs::controller_uid(&pod.metadata) == Some(job_uid));
+        let ours =
+            pods.into_iter().filter(|pod| jobs::controller_uid(&pod.metadata) == Some(job_uid));
         Ok(ours.map(Arc::new).collect())
     }
 
@@ -321,28 +354,46 @@ impl Image {
         };
         if observed.record.has_fetched() || observed.record.is_current() {
             let name = names::data_name(&image.name_any(), &observed.record.revision);
-            observed.claim = self.confirm_child(std::mem::replace(&mut observed.claim, Presence::Unseen), &image, &name).await?;
-            let wants_snapshot = crate::surroundings::snapshot_class(&image.spec, &observed.policy).is_some();
+            observed.claim = self
+                .confirm_child(
+                    std::mem::replace(&mut observed.claim, Presence::Unseen),
+                    &image,
+                    &name,
+                )
+                .await?;
+            let wants_snapshot =
+                crate::surroundings::snapshot_class(&image.spec, &observed.policy).is_some();
             if wants_snapshot {
                 let seen = std::mem::replace(&mut observed.snapshot, Presence::Unseen);
                 observed.snapshot = self.confirm_child(seen, &image, &name).await?;
             }
         }
         let current = observed.record.status.current.as_ref();
-        let is_known = current.is_some_and(|current| current.snapshot.as_deref() == Some(&*names::data_name(&image.name_any(), &observed.record.revision)));
+        let is_known = current.is_some_and(|current| {
+            current.snapshot.as_deref()
+                == Some(&*names::data_name(&image.name_any(), &observed.record.revision))
+        });
         observed.is_bound = is_known || self.is_bound(observed.snapshot.object()).await?;
         Ok(())
     }
 
-    async fn confirm_child<K>(&self, seen: Presence<K>, image: &VMDiskImage, name: &str) -> Result<Presence<K>, ApiError>
+    async fn confirm_child<K>(
+        &self,
+        seen: Presence<K>,
+        image: &VMDiskImage,
+        name: &str,
+    ) -> Result<Presence<K>, ApiError>
     where
-        K: kube::Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned + Serialize,
+        K: kube::Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + DeserializeOwned
+            + Serialize,
     {
         if matches!(seen, Presence::Present(_)) {
             return Ok(seen);
         }
         let found = self.reader.get::<K>(image.namespace().as_deref(), name).await?;
-        let ours = found.filter(|child| jobs::controller_uid(child.meta()) == image.uid().as_deref());
+        let ours =
+            found.filter(|child| jobs::controller_uid(child.meta()) == image.uid().as_deref());
         Ok(ours.map_or(Presence::Absent, |child| Presence::Present(Arc::new(child))))
     }
 
@@ -352,11 +403,14 @@ impl Image {
             return Ok(false);
         };
         let status = snapshot.status.as_ref().filter(|status| status.ready_to_use == Some(true));
-        let Some(content) = status.and_then(|status| status.bound_volume_snapshot_content_name.as_deref()) else {
+        let Some(content) =
+            status.and_then(|status| status.bound_volume_snapshot_content_name.as_deref())
+        else {
             return Ok(false);
         };
         let content = self.reader.get::<VolumeSnapshotContent>(None, content).await?;
-        Ok(content.is_some_and(|content| content.spec.volume_snapshot_ref.uid == snapshot.metadata.uid))
+        Ok(content
+            .is_some_and(|content| content.spec.volume_snapshot_ref.uid == snapshot.metadata.uid))
     }
 }
 

@@ -24,7 +24,12 @@ pub struct Standing {
 }
 
 /// The memory of `memory` with everything that is output made anew.
-pub fn render(mut memory: VMDiskImageStatus, standing: &Standing, generation: Option<i64>, now: Timestamp) -> VMDiskImageStatus {
+pub fn render(
+    mut memory: VMDiskImageStatus,
+    standing: &Standing,
+    generation: Option<i64>,
+    now: Timestamp,
+) -> VMDiskImageStatus {
     let findings = findings(standing, memory.current.is_some());
     let at = Time(now);
     let before = std::mem::take(&mut memory.conditions);
@@ -54,7 +59,11 @@ fn findings(standing: &Standing, is_available: bool) -> Vec<(&'static str, Findi
 }
 
 fn accepted(standing: &Standing) -> Finding {
-    if standing.is_refused { because(standing, false) } else { Finding::new(true, Reason::Accepted, "") }
+    if standing.is_refused {
+        because(standing, false)
+    } else {
+        Finding::new(true, Reason::Accepted, "")
+    }
 }
 
 fn admitted(standing: &Standing) -> Finding {
@@ -66,14 +75,22 @@ fn admitted(standing: &Standing) -> Finding {
 }
 
 fn synced(standing: &Standing) -> Finding {
-    if standing.has_data { Finding::new(true, Reason::Succeeded, "") } else { because(standing, false) }
+    if standing.has_data {
+        Finding::new(true, Reason::Succeeded, "")
+    } else {
+        because(standing, false)
+    }
 }
 
 fn snapshotted(standing: &Standing) -> Finding {
     match standing.phase {
-        _ if !standing.wants_snapshot => Finding::new(false, Reason::NotRequested, "no snapshotClass is set"),
+        _ if !standing.wants_snapshot => {
+            Finding::new(false, Reason::NotRequested, "no snapshotClass is set")
+        }
         Phase::Succeeded => Finding::new(true, Reason::Succeeded, ""),
-        Phase::Queued | Phase::Syncing | Phase::Snapshotting | Phase::Failed => because(standing, false),
+        Phase::Queued | Phase::Syncing | Phase::Snapshotting | Phase::Failed => {
+            because(standing, false)
+        }
     }
 }
 
@@ -90,7 +107,9 @@ fn available(standing: &Standing, is_available: bool) -> Finding {
 fn ready(standing: &Standing) -> Finding {
     match standing.phase {
         Phase::Succeeded => Finding::new(true, Reason::Succeeded, standing.message.clone()),
-        Phase::Queued | Phase::Syncing | Phase::Snapshotting | Phase::Failed => because(standing, false),
+        Phase::Queued | Phase::Syncing | Phase::Snapshotting | Phase::Failed => {
+            because(standing, false)
+        }
     }
 }
 

@@ -149,7 +149,8 @@ pub fn judge(observed: &Observed, now: Timestamp) -> Verdict {
         AttemptStep::Record { number, job } => Verdict::Recording { number, job },
         AttemptStep::Start { job } => Verdict::Starting(job),
         AttemptStep::Run { .. } => Verdict::Importing,
-        AttemptStep::Stop { job, resource_version } | AttemptStep::Sweep { job, resource_version } => {
+        AttemptStep::Stop { job, resource_version }
+        | AttemptStep::Sweep { job, resource_version } => {
             Verdict::Stopping { job, resource_version }
         }
         AttemptStep::Close(number) => Verdict::Closing(number, end_of_attempt(image, observed)),
@@ -160,7 +161,9 @@ pub fn judge(observed: &Observed, now: Timestamp) -> Verdict {
 
 /// Why a slot that is held may not be used: nothing may start.
 fn hindrance(image: &VMDiskImage, observed: &Observed) -> Option<Ending> {
-    let waiting = |obstacle: Obstacle| Ending::failed(obstacle.reason, FailureClass::Waiting, obstacle.message);
+    let waiting = |obstacle: Obstacle| {
+        Ending::failed(obstacle.reason, FailureClass::Waiting, obstacle.message)
+    };
     let unused = |message: &str| Ending::failed(Reason::Superseded, FailureClass::Waiting, message);
     if image.metadata.deletion_timestamp.is_some() {
         return Some(unused("it is being deleted"));
@@ -171,14 +174,22 @@ fn hindrance(image: &VMDiskImage, observed: &Observed) -> Option<Ending> {
     if has_data(observed) {
         return Some(unused("its data is there"));
     }
-    if observed.record.final_attempt().is_some() || observed.record.is_spent(observed.policy.retry_limit) {
+    if observed.record.final_attempt().is_some()
+        || observed.record.is_spent(observed.policy.retry_limit)
+    {
         return Some(unused("no attempt is left"));
     }
-    spec_problem(&image.spec).or_else(|| obstacle(&image.spec, &observed.policy, &observed.around)).map(waiting)
+    spec_problem(&image.spec)
+        .or_else(|| obstacle(&image.spec, &observed.policy, &observed.around))
+        .map(waiting)
 }
 
 fn suspended() -> Ending {
-    Ending::failed(Reason::Import(ImportReason::Suspended), FailureClass::Waiting, "it was suspended")
+    Ending::failed(
+        Reason::Import(ImportReason::Suspended),
+        FailureClass::Waiting,
+        "it was suspended",
+    )
 }
 
 /// Whether the open attempt still serves the spec.
@@ -194,8 +205,11 @@ fn is_superseded(image: &VMDiskImage, observed: &Observed) -> bool {
     };
     let uid = image.metadata.uid.as_deref().unwrap_or_default();
     let name = image.metadata.name.as_deref().unwrap_or_default();
-    let expected = names::job_name(name, uid, &observed.record.revision, JobRole::Import, open.number);
-    observed.import(&open.job_uid).is_some_and(|work| work.job.metadata.name.as_ref() != Some(&expected))
+    let expected =
+        names::job_name(name, uid, &observed.record.revision, JobRole::Import, open.number);
+    observed
+        .import(&open.job_uid)
+        .is_some_and(|work| work.job.metadata.name.as_ref() != Some(&expected))
 }
 
 /// A slot is held: look at the source, then make what the import needs.
@@ -237,7 +251,8 @@ fn release(observed: &Observed, number: i64, hindrance: Option<Ending>) -> Verdi
 fn end_of_attempt(image: &VMDiskImage, observed: &Observed) -> Ending {
     let open = observed.record.status.open_attempt.as_ref();
     let work = open.and_then(|open| observed.import(&open.job_uid));
-    let ending = work.filter(|work| work.has_ended()).map_or_else(ending::of_nothing, ending::of_import);
+    let ending =
+        work.filter(|work| work.has_ended()).map_or_else(ending::of_nothing, ending::of_import);
     if ending.failure.is_none() {
         return ending;
     }
@@ -254,7 +269,12 @@ fn end_of_attempt(image: &VMDiskImage, observed: &Observed) -> Ending {
 
 /// The status was last written for another revision.
 fn is_replaced(observed: &Observed) -> bool {
-    observed.record.status.revision.as_ref().is_some_and(|revision| *revision != observed.record.revision)
+    observed
+        .record
+        .status
+        .revision
+        .as_ref()
+        .is_some_and(|revision| *revision != observed.record.revision)
 }
 
 /// No slot is held and none was: data, or what stands in its way.
@@ -274,7 +294,7 @@ fn without_slot(image: &VMDiskImage, observed: &Observed, now: Timestamp) -> Ver
     if image.spec.suspend {
         return Verdict::Suspended;
     }
-    if observed.record.status.ticket.is_none() && observed.record.last() == 0 {
+    if observed.record.status.ticket.is_none() && observed.record.status.phase.is_none() {
         return Verdict::Unticketed;
     }
     Verdict::Queued(wait(image, observed, now))
@@ -287,7 +307,11 @@ fn has_data(observed: &Observed) -> bool {
 
 fn is_proven(observed: &Observed) -> bool {
     let is_finished = |claim: &&std::sync::Arc<PersistentVolumeClaim>| {
-        claim.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(DISK_CHECKSUM_ANNOTATION))
+        claim
+            .metadata
+            .annotations
+            .as_ref()
+            .is_some_and(|all| all.contains_key(DISK_CHECKSUM_ANNOTATION))
     };
     let has_snapshot = observed.snapshot.object().is_some_and(|snapshot| is_ready(snapshot));
     has_snapshot || observed.claim.object().filter(is_finished).is_some()
@@ -308,9 +332,13 @@ fn with_data(image: &VMDiskImage, observed: &Observed) -> Verdict {
     }
     match (&observed.snapshot, &observed.claim) {
         (Presence::Present(snapshot), claim) => with_snapshot(image, observed, snapshot, claim),
-        (Presence::Absent, Presence::Present(_)) => Verdict::Snapshotting { is_missing: true, trouble: None },
+        (Presence::Absent, Presence::Present(_)) => {
+            Verdict::Snapshotting { is_missing: true, trouble: None }
+        }
         (Presence::Absent, Presence::Absent) => Verdict::Lost,
-        (Presence::Unseen, _) | (_, Presence::Unseen) => Verdict::Awaiting("volume and snapshot were not seen yet"),
+        (Presence::Unseen, _) | (_, Presence::Unseen) => {
+            Verdict::Awaiting("volume and snapshot were not seen yet")
+        }
     }
 }
 
@@ -321,14 +349,26 @@ fn with_snapshot(
     claim: &Presence<PersistentVolumeClaim>,
 ) -> Verdict {
     // A snapshot that was good once stays good: drivers turn one unready when its class is deleted.
-    let was_good = observed.record.status.current.as_ref().is_some_and(|current| current.snapshot == snapshot.metadata.name);
+    let was_good = observed
+        .record
+        .status
+        .current
+        .as_ref()
+        .is_some_and(|current| current.snapshot == snapshot.metadata.name);
     if !(was_good || is_ready(snapshot) && observed.is_bound) {
         let error = snapshot.status.as_ref().and_then(|status| status.error.as_ref());
-        return Verdict::Snapshotting { is_missing: false, trouble: error.and_then(|error| error.message.clone()) };
+        return Verdict::Snapshotting {
+            is_missing: false,
+            trouble: error.and_then(|error| error.message.clone()),
+        };
     }
     match claim {
-        Presence::Absent if keeps_volume(image, observed) => Verdict::Restoring { is_missing: true },
-        Presence::Unseen if keeps_volume(image, observed) => Verdict::Awaiting("the volume was not seen yet"),
+        Presence::Absent if keeps_volume(image, observed) => {
+            Verdict::Restoring { is_missing: true }
+        }
+        Presence::Unseen if keeps_volume(image, observed) => {
+            Verdict::Awaiting("the volume was not seen yet")
+        }
         Presence::Absent | Presence::Unseen | Presence::Present(_) => Verdict::Ready,
     }
 }
@@ -344,9 +384,15 @@ fn given_up(observed: &Observed) -> Option<Obstacle> {
     if let Some(last) = record.final_attempt() {
         let reason = record::reason_of(last.reason.as_deref().unwrap_or_default());
         let cause = last.message.clone().unwrap_or_default();
-        let is_spent = matches!(reason, Reason::Import(import) if import.class() == FailureClass::Transient);
-        let is_repeated = reason == Reason::Import(ImportReason::LengthMismatch) && !record.is_spent(observed.policy.retry_limit);
-        return Some(if is_spent && !is_repeated { spent(record, &cause) } else { Obstacle { reason, message: cause } });
+        let is_spent =
+            matches!(reason, Reason::Import(import) if import.class() == FailureClass::Transient);
+        let is_repeated = reason == Reason::Import(ImportReason::LengthMismatch)
+            && !record.is_spent(observed.policy.retry_limit);
+        return Some(if is_spent && !is_repeated {
+            spent(record, &cause)
+        } else {
+            Obstacle { reason, message: cause }
+        });
     }
     record.is_spent(observed.policy.retry_limit).then(|| {
         let cause = record.last_ended().and_then(|last| last.message.clone()).unwrap_or_default();
@@ -379,7 +425,9 @@ fn wait(image: &VMDiskImage, observed: &Observed, now: Timestamp) -> Wait {
     }
     let message = match observed.ahead {
         0 => "waits for a slot; see kubectl get admissionqueues".to_owned(),
-        ahead => format!("waits for a slot, at most {ahead} ahead of it when it was queued; see kubectl get admissionqueues"),
+        ahead => format!(
+            "waits for a slot, at most {ahead} ahead of it when it was queued; see kubectl get admissionqueues"
+        ),
     };
     Wait { reason: Reason::SlotsBusy, message, until: None }
 }
@@ -388,11 +436,19 @@ fn wait(image: &VMDiskImage, observed: &Observed, now: Timestamp) -> Wait {
 fn backoff(record: &record::Record, until: Timestamp) -> Wait {
     let (text, cause) = record.waits_for().unwrap_or(("", ""));
     let reason = record::reason_of(text);
-    let is_waiting = !matches!(reason, Reason::Import(import) if import.class() != FailureClass::Waiting);
+    let is_waiting =
+        !matches!(reason, Reason::Import(import) if import.class() != FailureClass::Waiting);
     if is_waiting {
-        return Wait { reason, message: format!("{cause}; looked at again at {until:.0}"), until: Some(until) };
+        return Wait {
+            reason,
+            message: format!("{cause}; looked at again at {until:.0}"),
+            until: Some(until),
+        };
     }
-    let message = format!("attempt {} failed with {text}: {cause}; the next starts at {until:.0} or later", record.last());
+    let message = format!(
+        "attempt {} failed with {text}: {cause}; the next starts at {until:.0} or later",
+        record.last()
+    );
     Wait { reason: Reason::Backoff, message, until: Some(until) }
 }
 

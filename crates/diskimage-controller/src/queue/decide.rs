@@ -111,9 +111,11 @@ impl<'a> Turn<'a> {
         let reading = status::read(&observed.document, &effective_policy(Some(before)));
         let images: BTreeMap<String, &VMDiskImage> =
             observed.images.iter().filter_map(|image| Some((image.uid()?, &**image))).collect();
-        let (kept, _): (Vec<_>, Vec<_>) = before.active.iter().cloned().partition(|entry| {
-            !ledger::is_released(entry, holder(observed, &images, entry))
-        });
+        let (kept, _): (Vec<_>, Vec<_>) = before
+            .active
+            .iter()
+            .cloned()
+            .partition(|entry| !ledger::is_released(entry, holder(observed, &images, entry)));
         let highest = Ticket::highest_first(tickets(observed, before));
         let mut turn = Self {
             observed,
@@ -131,7 +133,8 @@ impl<'a> Turn<'a> {
 
     /// Fills `wanting` and `leaving`; new first tickets are numbered in the order of creation.
     fn sort_images(&mut self) {
-        let mut images: Vec<&VMDiskImage> = self.observed.images.iter().map(|image| &**image).collect();
+        let mut images: Vec<&VMDiskImage> =
+            self.observed.images.iter().map(|image| &**image).collect();
         images.sort_by_cached_key(|image| order_of(image));
         let mut next = self.highest + 1;
         for image in images {
@@ -166,7 +169,8 @@ impl<'a> Turn<'a> {
         let mut admission = admit(&self.waiting(self.wanting.len()), &holding, &limits);
         let head = self.wanting.iter().filter(|candidate| candidate.place == Place::First);
         let is_admitted = |candidate: &&Candidate<'_>| admission.admitted.contains(&candidate.uid);
-        let admitted_head = if self.is_ticket_pending { 0 } else { head.take_while(is_admitted).count() };
+        let admitted_head =
+            if self.is_ticket_pending { 0 } else { head.take_while(is_admitted).count() };
         let total = self.wanting.iter().filter(|candidate| candidate.place == Place::First).count();
         if admitted_head < total {
             admission = admit(&self.waiting(admitted_head), &holding, &limits);
@@ -200,22 +204,37 @@ impl<'a> Turn<'a> {
         let Some(work) = &self.observed.work else {
             return self.kept.clone();
         };
-        let Occupied { mut active, reserved } = ledger::make_whole(self.kept.clone(), &work.unfinished);
+        let Occupied { mut active, reserved } =
+            ledger::make_whole(self.kept.clone(), &work.unfinished);
         let admission = self.candidates_for(&active, reserved + work.unaccounted);
         for uid in &admission.admitted {
-            active.extend(self.wanting.iter().find(|candidate| candidate.uid == *uid).map(|c| c.entry(self.now)));
+            active.extend(
+                self.wanting
+                    .iter()
+                    .find(|candidate| candidate.uid == *uid)
+                    .map(|c| c.entry(self.now)),
+            );
         }
         active
     }
 
     fn status(&self, before: &AdmissionQueueStatus, now: Timestamp) -> AdmissionQueueStatus {
         let active = self.active();
-        let waits = |candidate: &&Candidate<'_>| !active.iter().any(|entry| entry.uid == candidate.uid);
-        let oldest = self.wanting.iter().filter(waits).filter(|c| matches!(c.place, Place::Held(_))).map(|c| c.ticket).min();
+        let waits =
+            |candidate: &&Candidate<'_>| !active.iter().any(|entry| entry.uid == candidate.uid);
+        let oldest = self
+            .wanting
+            .iter()
+            .filter(waits)
+            .filter(|c| matches!(c.place, Place::Held(_)))
+            .map(|c| c.ticket)
+            .min();
         AdmissionQueueStatus {
             limit: Some(i32::try_from(self.reading.policy.concurrency).unwrap_or(i32::MAX)),
             active_count: Some(i32::try_from(active.len()).unwrap_or(i32::MAX)),
-            waiting_count: Some(i32::try_from(self.wanting.iter().filter(waits).count()).unwrap_or(i32::MAX)),
+            waiting_count: Some(
+                i32::try_from(self.wanting.iter().filter(waits).count()).unwrap_or(i32::MAX),
+            ),
             oldest_waiting_ticket: oldest.map(|ticket| ticket.to_string()),
             policy: self.reading.policy.to_entries(),
             conditions: status::condition(&self.reading.finding, &before.conditions, now),
@@ -227,8 +246,10 @@ impl<'a> Turn<'a> {
     fn marks(&self, now: Timestamp) -> Vec<Write> {
         let leaving = self.leaving.iter().map(|image| mark(image, None, now, "it was suspended"));
         let active = self.active();
-        let is_admitted = |candidate: &Candidate<'_>| active.iter().any(|entry| entry.uid == candidate.uid);
-        let admits_unticketed = self.wanting.iter().any(|c| c.place == Place::First && is_admitted(c));
+        let is_admitted =
+            |candidate: &Candidate<'_>| active.iter().any(|entry| entry.uid == candidate.uid);
+        let admits_unticketed =
+            self.wanting.iter().any(|c| c.place == Place::First && is_admitted(c));
         let may_number = !self.is_ticket_pending && !admits_unticketed;
         let due = self.wanting.iter().filter(|c| !is_admitted(c) && c.is_due_a_ticket(may_number));
         let given = due.map(|c| mark(c.image, Some(c.ticket), now, c.because()));
@@ -242,7 +263,12 @@ impl<'a> Turn<'a> {
             Trace::Alive | Trace::Pod | Trace::Nothing => None,
         });
         jobs.map(|(target, uid)| Write {
-            action: Action::Delete { target, uid, resource_version: None, propagation: Propagation::Foreground },
+            action: Action::Delete {
+                target,
+                uid,
+                resource_version: None,
+                propagation: Propagation::Foreground,
+            },
             because: "its image is gone",
         })
         .collect()
@@ -252,7 +278,11 @@ impl<'a> Turn<'a> {
     fn has_lost_an_entry(&self) -> bool {
         self.observed.images.iter().any(|image| {
             let record = Record::of(image);
-            let held = |number| self.kept.iter().any(|e| Some(&e.uid) == image.uid().as_ref() && e.attempt == number);
+            let held = |number| {
+                self.kept
+                    .iter()
+                    .any(|e| Some(&e.uid) == image.uid().as_ref() && e.attempt == number)
+            };
             record.status.open_attempt.is_some_and(|open| !held(open.number))
         })
     }
@@ -324,7 +354,11 @@ fn order_of(image: &VMDiskImage) -> (Option<Time>, u128, String) {
     (image.creation_timestamp(), version, image.uid().unwrap_or_default())
 }
 
-fn holder(observed: &Observed, images: &BTreeMap<String, &VMDiskImage>, entry: &ActiveEntry) -> Holder {
+fn holder(
+    observed: &Observed,
+    images: &BTreeMap<String, &VMDiskImage>,
+    entry: &ActiveEntry,
+) -> Holder {
     match (images.get(&entry.uid), observed.missing.get(&entry.uid)) {
         (Some(image), _) => Holder::Present(Record::of(image).numbers()),
         (None, Some(Trace::Nothing)) => Holder::Gone,
@@ -340,19 +374,28 @@ fn is_pending(entry: &ActiveEntry, images: &BTreeMap<String, &VMDiskImage>) -> b
 }
 
 fn tickets(observed: &Observed, before: &AdmissionQueueStatus) -> Vec<Ticket> {
-    let of_images = observed.images.iter().filter_map(|image| image.status.as_ref()?.ticket.as_deref()?.parse().ok());
+    let of_images = observed
+        .images
+        .iter()
+        .filter_map(|image| image.status.as_ref()?.ticket.as_deref()?.parse().ok());
     let of_entries = before.active.iter().filter_map(|entry| entry.ticket.parse().ok());
     of_images.chain(of_entries).collect()
 }
 
 fn holding(active: &[ActiveEntry], reserved: usize) -> Vec<Holding> {
-    let held = active.iter().map(|entry| Holding { id: entry.uid.clone(), host: entry.host.clone() });
+    let held =
+        active.iter().map(|entry| Holding { id: entry.uid.clone(), host: entry.host.clone() });
     let reserved = (0..reserved).map(|n| Holding { id: format!("reserved {n}"), host: None });
     held.chain(reserved).collect()
 }
 
 /// The one write of another object's status: its ticket, guarded by the version that the order was made from.
-fn mark(image: &VMDiskImage, ticket: Option<Ticket>, now: Timestamp, because: &'static str) -> Write {
+fn mark(
+    image: &VMDiskImage,
+    ticket: Option<Ticket>,
+    now: Timestamp,
+    because: &'static str,
+) -> Write {
     let fields = match ticket {
         Some(ticket) => json!({"ticket": ticket.to_string(), "queuedAt": Time(now)}),
         None => json!({"ticket": null, "queuedAt": null}),
@@ -366,10 +409,15 @@ fn mark(image: &VMDiskImage, ticket: Option<Ticket>, now: Timestamp, because: &'
 }
 
 /// An Event about the ConfigMap when what is wrong with it changed.
-fn policy_notice(observed: &Observed, reading: &Reading, before: &AdmissionQueueStatus) -> Option<Notice> {
+fn policy_notice(
+    observed: &Observed,
+    reading: &Reading,
+    before: &AdmissionQueueStatus,
+) -> Option<Notice> {
     let was = condition::find(&before.conditions, POLICY_VALID);
     let finding = &reading.finding;
-    let is_news = was.is_none_or(|was| was.reason != finding.reason.as_str() || was.message != finding.message);
+    let is_news = was
+        .is_none_or(|was| was.reason != finding.reason.as_str() || was.message != finding.message);
     let was_seen = was.is_some() || matches!(finding.status, condition::Truth::False);
     if !is_news || !was_seen {
         return None;
@@ -379,8 +427,18 @@ fn policy_notice(observed: &Observed, reading: &Reading, before: &AdmissionQueue
         Document::Absent | Document::Unreadable(_) => None,
     };
     let is_good = matches!(finding.reason, condition::Reason::Valid);
-    let message = if finding.message.is_empty() { "every key was read".to_owned() } else { finding.message.clone() };
-    Some(Notice { warning: !is_good, reason: finding.reason.to_string(), action: "ReadPolicy", message, regarding })
+    let message = if finding.message.is_empty() {
+        "every key was read".to_owned()
+    } else {
+        finding.message.clone()
+    };
+    Some(Notice {
+        warning: !is_good,
+        reason: finding.reason.to_string(),
+        action: "ReadPolicy",
+        message,
+        regarding,
+    })
 }
 
 fn policy_of(observed: &Observed) -> Policy {

@@ -142,12 +142,19 @@ impl Queue {
         }
         let selector = format!("{OWNER_LABEL}={}", entry.uid);
         let jobs = self.reader.list::<Job>(Some(&entry.namespace), &selector).await?;
-        if let Some(job) = jobs.iter().find(|job| attempt_number(&job.name_any(), JobRole::Import) == Some(entry.attempt)) {
+        if let Some(job) = jobs
+            .iter()
+            .find(|job| attempt_number(&job.name_any(), JobRole::Import) == Some(entry.attempt))
+        {
             let target = Target::new::<Job>(Some(&entry.namespace), &job.name_any());
             return Ok(Trace::Job { target, uid: job.uid().unwrap_or_default() });
         }
         let pods = self.reader.list::<Pod>(Some(&entry.namespace), &selector).await?;
-        Ok(if pods.iter().any(|pod| !jobs::pod_has_ended(pod)) { Trace::Pod } else { Trace::Nothing })
+        Ok(if pods.iter().any(|pod| !jobs::pod_has_ended(pod)) {
+            Trace::Pod
+        } else {
+            Trace::Nothing
+        })
     }
 
     /// Jobs, then pods, that have not ended.
@@ -168,15 +175,21 @@ fn present(map: &ConfigMap) -> Document {
         uid: map.uid(),
         ..ObjectReference::default()
     };
-    Document::Present { entries: map.data.clone().unwrap_or_default(), reference: Box::new(reference) }
+    Document::Present {
+        entries: map.data.clone().unwrap_or_default(),
+        reference: Box::new(reference),
+    }
 }
 
 /// What has not ended, as entries of the ledger.
 fn unfinished(jobs: &[Job], pods: &[Pod]) -> Work {
     let mut work = Work::default();
-    let by_uid: BTreeMap<String, &Job> = jobs.iter().filter_map(|job| Some((job.uid()?, job))).collect();
+    let by_uid: BTreeMap<String, &Job> =
+        jobs.iter().filter_map(|job| Some((job.uid()?, job))).collect();
     for job in jobs.iter().filter(|job| !jobs::job_has_ended(job)) {
-        work.unfinished.extend(entry_of(job).map(|entry| Unfinished { entry, is_started: !jobs::is_suspended(job) }));
+        work.unfinished.extend(
+            entry_of(job).map(|entry| Unfinished { entry, is_started: !jobs::is_suspended(job) }),
+        );
     }
     for pod in pods.iter().filter(|pod| !jobs::pod_has_ended(pod)) {
         let job = jobs::controller_uid(&pod.metadata).and_then(|uid| by_uid.get(uid).copied());

@@ -39,7 +39,11 @@ pub fn read(document: &Document, last_good: &Policy) -> Reading {
         Document::Absent => Reading {
             policy: Policy::default(),
             problems: Vec::new(),
-            finding: Finding::new(true, Reason::DefaultsInEffect, "there is no policy ConfigMap: defaults are in effect"),
+            finding: Finding::new(
+                true,
+                Reason::DefaultsInEffect,
+                "there is no policy ConfigMap: defaults are in effect",
+            ),
         },
         Document::Unreadable(cause) => Reading {
             policy: last_good.clone(),
@@ -47,7 +51,9 @@ pub fn read(document: &Document, last_good: &Policy) -> Reading {
             finding: Finding::new(
                 condition::Truth::Unknown,
                 Reason::Invalid,
-                format!("the policy ConfigMap cannot be read, so the last values stay in effect: {cause}"),
+                format!(
+                    "the policy ConfigMap cannot be read, so the last values stay in effect: {cause}"
+                ),
             ),
         },
     }
@@ -64,9 +70,12 @@ fn read_entries(entries: &BTreeMap<String, String>, last_good: &Policy) -> Readi
 
 /// Says which keys have no effect in this version: a setting that is silently ignored is worse than none.
 fn not_acted_on(entries: &BTreeMap<String, String>) -> Option<String> {
-    let is_default_engine = |key: &str| key == "importEngine" && entries.get(key).is_some_and(|value| value == "pod");
-    let set: Vec<&str> =
-        NOT_ACTED_ON.into_iter().filter(|key| entries.contains_key(*key) && !is_default_engine(key)).collect();
+    let is_default_engine =
+        |key: &str| key == "importEngine" && entries.get(key).is_some_and(|value| value == "pod");
+    let set: Vec<&str> = NOT_ACTED_ON
+        .into_iter()
+        .filter(|key| entries.contains_key(*key) && !is_default_engine(key))
+        .collect();
     if set.is_empty() {
         return None;
     }

@@ -10,12 +10,13 @@ use diskimage_controller::queue::{PolicySource, Queue};
 use diskimage_controller::views::Views;
 use diskimage_controller::wiring::{Wake, wire_images, wire_queue};
 use otctl_types::names::{DEFAULT_NAMESPACE, DEFAULT_POLICY_NAME};
+use testbed::script::Role;
 use testbed::sim::{Connection, Order};
-use testbed::{Feed, Instance, Loop, Sim, Wakes, builders, check};
+use testbed::{Ending, Feed, Instance, Loop, Sim, Wakes, World, builders};
 
 /// A world with storage, and one controller in it.
 pub(crate) fn world(order: Order) -> Sim {
-    let sim = Sim::new(order).with_process("controller", instance).always(check::whole_history);
+    let sim = Sim::new(order).with_process("controller", instance);
     builders::storage(&sim.world);
     sim
 }
@@ -24,10 +25,18 @@ pub(crate) fn world(order: Order) -> Sim {
 pub(crate) fn instance(connection: &Connection) -> Instance {
     let views = Views::default();
     let clock = Arc::new(connection.clock.clone());
-    let policy = PolicySource { namespace: DEFAULT_NAMESPACE.to_owned(), name: DEFAULT_POLICY_NAME.to_owned() };
+    let policy = PolicySource {
+        namespace: DEFAULT_NAMESPACE.to_owned(),
+        name: DEFAULT_POLICY_NAME.to_owned(),
+    };
     let queue = Queue::new(views.clone(), connection.cluster.clone(), policy, clock);
     let settings = Args::parse_from(["diskimage-controller"]).settings;
-    let image = Image::new(views.clone(), connection.cluster.clone(), Arc::new(settings), ProgressBook::default());
+    let image = Image::new(
+        views.clone(),
+        connection.cluster.clone(),
+        Arc::new(settings),
+        ProgressBook::default(),
+    );
     let (of_queue, of_images) = (Wakes::new(&connection.clock), Wakes::new(&connection.clock));
     wire_queue(&waking(&of_queue), &views);
     wire_images(&waking(&of_images), &views);
@@ -42,7 +51,8 @@ pub(crate) fn instance(connection: &Connection) -> Instance {
         Feed::new(&views.storage_classes),
         Feed::new(&views.snapshot_classes),
     ];
-    let loops = vec![Loop::of(queue, connection, &of_queue), Loop::of(image, connection, &of_images)];
+    let loops =
+        vec![Loop::of(queue, connection, &of_queue), Loop::of(image, connection, &of_images)];
     Instance { feeds, loops }
 }
 
@@ -50,4 +60,21 @@ fn waking(wakes: &Wakes) -> Wake {
     // The simulator is one thread; the lock inside `Wakes` is what the driver's trigger has too.
     let wakes = wakes.clone();
     Arc::new(move |key| wakes.wake(key))
+}
+
+/// Whether an import pod of that image runs.
+pub(crate) fn is_importing(world: &World, image: &str) -> bool {
+    let (namespace, name) = image.split_once('/').expect("an image is namespace/name");
+    world.list("Pod").iter().any(|pod| {
+        let is_import = pod["metadata"]["labels"]["pelotech.ot/role"] == "import";
+        let pod_name = pod["metadata"]["name"].as_str().unwrap_or_default();
+        let is_of_image =
+            pod["metadata"]["namespace"] == namespace && pod_name.starts_with(&format!("{name}-"));
+        is_import && is_of_image && pod["status"]["phase"] == "Running"
+    })
+}
+
+/// From now on imports of that image succeed.
+pub(crate) fn let_imports_succeed(world: &World, image: &str) {
+    world.script_always(&builders::key(image), Role::Import, Ending::complete(Role::Import));
 }

@@ -11,7 +11,7 @@ use testbed::check;
 use testbed::sim::{CrashPoints, Order, every_crash_point};
 use testbed::{Sim, World};
 
-use crate::controller::world;
+use crate::controller::{is_importing, let_imports_succeed, world};
 
 fn phase(world: &World, name: &str) -> Option<Phase> {
     world.read::<VMDiskImage>(&key(name))?.status?.phase
@@ -93,10 +93,15 @@ fn a_deletion_while_the_import_runs_survives_every_crash() {
     let scenario = |sim: &mut Sim| {
         image("lab/a").imports_without_end().create(&sim.world);
         image("lab/b").create(&sim.world);
-        sim.run_until("its pod runs", |world| world.downloads(&key("lab/a")) == 1);
+        sim.run_until("its pod runs", |world| is_importing(world, "lab/a"));
         sim.world.delete("VMDiskImage", &key("lab/a"), Propagation::Background);
         sim.settle();
-        assert_eq!(phase(&sim.world, "lab/b"), Some(Phase::Succeeded), "the slot is free\n{}", sim.story);
+        assert_eq!(
+            phase(&sim.world, "lab/b"),
+            Some(Phase::Succeeded),
+            "the slot is free\n{}",
+            sim.story
+        );
     };
     survive(scenario, None, 1);
 }
@@ -104,12 +109,15 @@ fn a_deletion_while_the_import_runs_survives_every_crash() {
 #[test]
 fn suspending_and_resuming_survives_every_crash() {
     let scenario = |sim: &mut Sim| {
-        image("lab/a").import(testbed::Ending::Never).create(&sim.world);
-        sim.run_until("its pod runs", |world| world.downloads(&key("lab/a")) == 1);
-        sim.world.edit("VMDiskImage", &key("lab/a"), |image| image["spec"]["suspend"] = json!(true));
+        image("lab/a").imports_without_end().create(&sim.world);
+        sim.run_until("its pod runs", |world| is_importing(world, "lab/a"));
+        sim.world
+            .edit("VMDiskImage", &key("lab/a"), |image| image["spec"]["suspend"] = json!(true));
+        let_imports_succeed(&sim.world, "lab/a");
         sim.settle();
         assert_eq!(phase(&sim.world, "lab/a"), Some(Phase::Queued), "\n{}", sim.story);
-        sim.world.edit("VMDiskImage", &key("lab/a"), |image| image["spec"]["suspend"] = json!(false));
+        sim.world
+            .edit("VMDiskImage", &key("lab/a"), |image| image["spec"]["suspend"] = json!(false));
         sim.settle();
     };
     survive(scenario, Some(Phase::Succeeded), 2);

@@ -14,14 +14,16 @@ use testbed::script::Role;
 use testbed::sim::Order;
 use testbed::{Ending, Sim, World, golden};
 
-use crate::controller::world;
+use crate::controller::{is_importing, let_imports_succeed, world};
 
 fn status(world: &World, name: &str) -> VMDiskImageStatus {
     world.read::<VMDiskImage>(&key(name)).and_then(|image| image.status).unwrap_or_default()
 }
 
 fn reason(world: &World, name: &str) -> String {
-    condition::find(&status(world, name).conditions, condition::READY).map(|ready| ready.reason.clone()).unwrap_or_default()
+    condition::find(&status(world, name).conditions, condition::READY)
+        .map(|ready| ready.reason.clone())
+        .unwrap_or_default()
 }
 
 fn one_slot() -> Sim {
@@ -108,11 +110,17 @@ fn a_retry_annotation_gives_a_new_budget_and_nothing_else_does() {
     image("lab/a").every_import_fails(ImportReason::ServerError).create(&sim.world);
     sim.settle();
     assert_eq!(sim.world.downloads(&key("lab/a")), 3);
-    sim.world.edit("VMDiskImage", &key("lab/a"), |image| image["metadata"]["labels"] = json!({"touched": "yes"}));
+    sim.world.edit("VMDiskImage", &key("lab/a"), |image| {
+        image["metadata"]["labels"] = json!({"touched": "yes"})
+    });
     policy().concurrency(2).apply(&sim.world);
     sim.kill("controller");
     sim.settle();
-    assert_eq!(sim.world.downloads(&key("lab/a")), 3, "a label, the policy and a restart give none");
+    assert_eq!(
+        sim.world.downloads(&key("lab/a")),
+        3,
+        "a label, the policy and a restart give none"
+    );
     assert_eq!(reason(&sim.world, "lab/a"), "RetriesExhausted");
     sim.world.edit("VMDiskImage", &key("lab/a"), |image| {
         image["metadata"]["annotations"] = json!({"pelotech.ot/retry": "1"});
@@ -139,9 +147,9 @@ fn a_policy_of_zero_pauses_and_kills_nothing() {
     let mut sim = one_slot();
     image("lab/a").imports_without_end().create(&sim.world);
     image("lab/b").create(&sim.world);
-    sim.run_until("a runs", |world| world.downloads(&key("lab/a")) == 1);
+    sim.run_until("its pod runs", |world| is_importing(world, "lab/a"));
     policy().concurrency(0).apply(&sim.world);
-    sim.settle();
+    sim.quiesce();
     assert_eq!(status(&sim.world, "lab/a").phase, Some(Phase::Syncing), "what runs goes on");
     assert_eq!(reason(&sim.world, "lab/b"), "Paused");
     policy().concurrency(2).apply(&sim.world);
@@ -158,14 +166,26 @@ fn garbage_in_the_policy_keeps_the_last_good_value_also_after_a_restart() {
         policy().set("concurrency", garbage).set("retryBackoffDuration", "-5m").apply(&sim.world);
         sim.kill("controller");
         sim.settle();
-        let queue = sim.world.read::<otctl_types::AdmissionQueue>(&key("vmdiskimages")).and_then(|queue| queue.status).unwrap();
+        let queue = sim
+            .world
+            .read::<otctl_types::AdmissionQueue>(&key("vmdiskimages"))
+            .and_then(|queue| queue.status)
+            .unwrap();
         let valid = condition::find(&queue.conditions, condition::POLICY_VALID).unwrap();
         assert_eq!((queue.limit, valid.status.as_str()), (Some(3), "False"), "{garbage:?}");
-        assert!(valid.message.contains("concurrency") && valid.message.contains("retryBackoffDuration"), "{}", valid.message);
+        assert!(
+            valid.message.contains("concurrency") && valid.message.contains("retryBackoffDuration"),
+            "{}",
+            valid.message
+        );
     }
     policy().concurrency(5).apply(&sim.world);
     sim.settle();
-    let queue = sim.world.read::<otctl_types::AdmissionQueue>(&key("vmdiskimages")).and_then(|queue| queue.status).unwrap();
+    let queue = sim
+        .world
+        .read::<otctl_types::AdmissionQueue>(&key("vmdiskimages"))
+        .and_then(|queue| queue.status)
+        .unwrap();
     assert!(condition::is_true(&queue.conditions, condition::POLICY_VALID));
     assert_eq!(queue.limit, Some(5));
 }
@@ -209,7 +229,10 @@ fn a_status_that_was_wiped_does_not_touch_good_data() {
 #[test]
 fn a_lost_snapshot_is_taken_again_and_a_lost_volume_restored() {
     let mut sim = one_slot();
-    image("lab/a").snapshot_class("snapshots").with(|spec| spec.keep_volume = Some(true)).create(&sim.world);
+    image("lab/a")
+        .snapshot_class("snapshots")
+        .with(|spec| spec.keep_volume = Some(true))
+        .create(&sim.world);
     sim.settle();
     let name = format!("lab/{}", data_name(&sim.world, "lab/a"));
     sim.world.delete("VolumeSnapshot", &key(&name), Propagation::Background);
@@ -245,26 +268,40 @@ fn data_lost_every_minute_for_an_hour_costs_two_downloads() {
 #[test]
 fn an_edit_before_there_is_data_replaces_the_attempt() {
     let mut sim = one_slot();
-    image("lab/a").import(Ending::Never).create(&sim.world);
-    sim.run_until("its pod runs", |world| world.downloads(&key("lab/a")) == 1);
-    sim.world.edit("VMDiskImage", &key("lab/a"), |image| image["spec"]["url"] = json!("http://images.example/new.qcow2"));
+    image("lab/a").imports_without_end().create(&sim.world);
+    sim.run_until("its pod runs", |world| is_importing(world, "lab/a"));
+    let_imports_succeed(&sim.world, "lab/a");
+    sim.world.edit("VMDiskImage", &key("lab/a"), |image| {
+        image["spec"]["url"] = json!("http://images.example/new.qcow2")
+    });
     sim.settle();
     let status = status(&sim.world, "lab/a");
     assert_eq!(status.phase, Some(Phase::Succeeded), "\n{}", sim.story);
     assert_eq!(status.attempts[0].reason.as_deref(), Some("Superseded"));
-    assert_eq!(sim.world.list("PersistentVolumeClaim").len(), 1, "claims of the old revision are gone\n{}", sim.story);
+    assert_eq!(
+        sim.world.list("PersistentVolumeClaim").len(),
+        1,
+        "claims of the old revision are gone\n{}",
+        sim.story
+    );
 }
 
 #[test]
 fn an_invalid_spec_is_told_and_heals() {
     let mut sim = one_slot();
-    image("lab/a").with(|spec| spec.source_type = otctl_types::diskimage::SourceType::S3).create(&sim.world);
+    image("lab/a")
+        .with(|spec| spec.source_type = otctl_types::diskimage::SourceType::S3)
+        .create(&sim.world);
     sim.settle();
     let before = status(&sim.world, "lab/a");
     let accepted = condition::find(&before.conditions, condition::ACCEPTED).unwrap();
-    assert_eq!((accepted.status.as_str(), accepted.reason.as_str()), ("False", "SourceTypeNotYetSupported"));
+    assert_eq!(
+        (accepted.status.as_str(), accepted.reason.as_str()),
+        ("False", "SourceTypeNotYetSupported")
+    );
     assert_eq!(before.phase, Some(Phase::Failed));
-    sim.world.edit("VMDiskImage", &key("lab/a"), |image| image["spec"]["sourceType"] = json!("http"));
+    sim.world
+        .edit("VMDiskImage", &key("lab/a"), |image| image["spec"]["sourceType"] = json!("http"));
     sim.settle();
     assert_eq!(status(&sim.world, "lab/a").phase, Some(Phase::Succeeded), "\n{}", sim.story);
 }
@@ -273,7 +310,10 @@ fn an_invalid_spec_is_told_and_heals() {
 fn a_foreign_claim_of_the_name_is_never_touched_and_the_image_heals() {
     let mut sim = one_slot();
     let built = image("lab/a").build();
-    let name = diskimage_controller::names::data_name("a", &diskimage_controller::names::revision(&built.spec));
+    let name = diskimage_controller::names::data_name(
+        "a",
+        &diskimage_controller::names::revision(&built.spec),
+    );
     testbed::builders::claim(&format!("lab/{name}")).create(&sim.world);
     let foreign = sim.world.get("PersistentVolumeClaim", &key(&format!("lab/{name}"))).unwrap();
     image("lab/a").create(&sim.world);
@@ -282,7 +322,11 @@ fn a_foreign_claim_of_the_name_is_never_touched_and_the_image_heals() {
     sim.run_until("a conflict is told", |world| reason(world, "lab/a") == "NameConflict");
     let kept = sim.world.get("PersistentVolumeClaim", &key(&format!("lab/{name}"))).unwrap();
     assert_eq!(kept["metadata"]["ownerReferences"], foreign["metadata"]["ownerReferences"]);
-    sim.world.delete("PersistentVolumeClaim", &key(&format!("lab/{name}")), Propagation::Background);
+    sim.world.delete(
+        "PersistentVolumeClaim",
+        &key(&format!("lab/{name}")),
+        Propagation::Background,
+    );
     sim.settle();
     assert_eq!(status(&sim.world, "lab/a").phase, Some(Phase::Succeeded), "\n{}", sim.story);
 }
@@ -290,10 +334,12 @@ fn a_foreign_claim_of_the_name_is_never_touched_and_the_image_heals() {
 #[test]
 fn a_deleted_job_is_a_failed_attempt_and_never_success() {
     let mut sim = one_slot();
-    image("lab/a").import(Ending::Never).create(&sim.world);
-    sim.run_until("its pod runs", |world| world.downloads(&key("lab/a")) == 1);
+    image("lab/a").imports_without_end().create(&sim.world);
+    sim.run_until("its pod runs", |world| is_importing(world, "lab/a"));
+    let_imports_succeed(&sim.world, "lab/a");
     let jobs = sim.world.list("Job");
-    let import = jobs.iter().find(|job| job["metadata"]["labels"]["pelotech.ot/role"] == "import").unwrap();
+    let import =
+        jobs.iter().find(|job| job["metadata"]["labels"]["pelotech.ot/role"] == "import").unwrap();
     let name = import["metadata"]["name"].as_str().unwrap();
     sim.world.delete("Job", &key(&format!("lab/{name}")), Propagation::Background);
     sim.settle();

@@ -1,5 +1,6 @@
 //! Sequences: the real observe, decide and commit of both loops in the in-memory world, in fixed and seeded orders, with
-//! a crash at every write and with late views. After every turn the ledger's invariants hold.
+//! a crash at every write and with late views. At the end the whole history is
+//! searched for a broken invariant.
 
 mod controller;
 mod crash_points;
