@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 use otctl_types::condition::{self, POLICY_VALID, READY, Reason};
 use otctl_types::diskimage::Phase;
-use otctl_types::{AdmissionQueue, AdmissionQueueStatus, VMDiskImage};
+use otctl_types::{AdmissionQueue, AdmissionQueueStatus, VMDiskImage, VMDiskImageStatus};
 use policy::admission::{Admission, Eligibility, Holding, WaitReason, Waiting, admit};
 use policy::{Policy, Ticket};
 use serde::Serialize;
@@ -115,31 +115,26 @@ fn row(image: &VMDiskImage, status: &AdmissionQueueStatus, admission: &Admission
     let entry = status.active.iter().find(|entry| entry.uid == uid);
     let place = if entry.is_some() { None } else { place(&uid, admission) };
     let told = image.status.clone().unwrap_or_default();
-    let ready = condition::find(&told.conditions, READY);
-    let why = place
-        .as_ref()
-        .and_then(|(_, why)| why.clone())
-        .or_else(|| ready.map(|found| found.reason.clone()));
-    let progress = told.progress.as_ref();
-    let count = |bytes: i64| u64::try_from(bytes).unwrap_or(0);
+    let (bytes, total_bytes) = amounts(&told);
     let row = Row {
         namespace: image.namespace().unwrap_or_default(),
         name: image.name_any(),
         position: place.as_ref().map(|(position, _)| *position),
         phase: told.phase.unwrap_or(Phase::Queued),
-        reason: why.unwrap_or_else(|| "Queued".to_owned()),
-        message: told.message.unwrap_or_default(),
+        reason: reason_of(
+            &told,
+            entry.is_some(),
+            place.as_ref().and_then(|(_, why)| why.as_deref()),
+        ),
         attempt: told
             .open_attempt
             .map(|open| open.number)
             .or(told.last_attempt)
             .or(entry.map(|entry| entry.attempt)),
-        bytes: progress.map(|progress| count(progress.bytes)),
-        total_bytes: progress
-            .and_then(|progress| progress.total_bytes)
-            .map(count)
-            .or(told.source.and_then(|s| s.size)),
+        bytes,
+        total_bytes,
         next_retry_at: told.next_retry_at.map(|at| at.0),
+        message: told.message.unwrap_or_default(),
     };
     let name = format!("{}/{}", row.namespace, row.name);
     let rank = match (entry, row.position) {
@@ -148,6 +143,27 @@ fn row(image: &VMDiskImage, status: &AdmissionQueueStatus, admission: &Admission
         (None, None) => Rank::Rest(name),
     };
     (rank, row)
+}
+
+/// Bytes of the source that are in the cluster, of all.
+fn amounts(told: &VMDiskImageStatus) -> (Option<u64>, Option<u64>) {
+    let count = |bytes: i64| u64::try_from(bytes).unwrap_or(0);
+    let progress = told.progress.as_ref();
+    let announced = progress.and_then(|progress| progress.total_bytes).map(count);
+    let total = announced.or(told.source.as_ref().and_then(|source| source.size));
+    let has_all = matches!(told.phase, Some(Phase::Snapshotting | Phase::Succeeded));
+    (if has_all { total } else { progress.map(|progress| count(progress.bytes)) }, total)
+}
+
+/// Why it is not further. What the ledger says is newer than the image's own condition until that is written.
+fn reason_of(told: &VMDiskImageStatus, is_active: bool, waits: Option<&str>) -> String {
+    let ready = condition::find(&told.conditions, READY).map(|found| found.reason.as_str());
+    let is_told = told.phase == Some(Phase::Syncing);
+    match (is_active, waits) {
+        (true, _) if !is_told => Reason::Admitted.to_string(),
+        (_, Some(why)) => why.to_owned(),
+        (_, None) => ready.unwrap_or(Reason::Queued.as_str()).to_owned(),
+    }
 }
 
 /// The position of `uid`, and why it waits unless it is about to start. Who could start now comes first, even behind

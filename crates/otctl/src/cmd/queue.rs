@@ -1,5 +1,6 @@
 //! `otctl queue`: what runs, what waits, and why.
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -23,19 +24,29 @@ pub(crate) async fn run(args: &QueueArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Until Ctrl-C, which ends the process: there is nothing to clean up.
+/// Until Ctrl-C, which ends the process: there is nothing to clean up. What ends while it is followed stays in view.
 async fn follow(live: &mut Live, args: &QueueArgs) -> anyhow::Result<()> {
     let mut view = View::for_output();
+    let mut followed = BTreeSet::new();
     loop {
-        view.show(&asked_for(live.table(), args));
+        let table = live.table().only(|row| is_here(row, args));
+        let unfinished = table.images.iter().filter(|row| !row.has_ended());
+        followed.extend(unfinished.map(|row| (row.namespace.clone(), row.name.clone())));
+        view.show(
+            &table.only(|row| {
+                args.all || followed.contains(&(row.namespace.clone(), row.name.clone()))
+            }),
+        );
         live.changed().await?;
     }
 }
 
 fn asked_for(table: Table, args: &QueueArgs) -> Table {
-    let is_here =
-        |row: &Row| args.namespace.as_ref().is_none_or(|namespace| *namespace == row.namespace);
-    table.only(|row| is_here(row) && (args.all || !row.has_ended()))
+    table.only(|row| is_here(row, args) && (args.all || !row.has_ended()))
+}
+
+fn is_here(row: &Row, args: &QueueArgs) -> bool {
+    args.namespace.as_ref().is_none_or(|namespace| *namespace == row.namespace)
 }
 
 fn json(table: &Table) -> anyhow::Result<String> {

@@ -44,10 +44,13 @@ async fn moved(counted: &mut watch::Receiver<Totals>) {
     }
 }
 
+/// The rows in the order of the scenes, so that none moves, with the server's counts.
 fn counted_by(server: &ImageServer, scenes: &[Scene], mut table: Table) -> Table {
-    let scenes: BTreeMap<&str, &Scene> = scenes.iter().map(|scene| (scene.name, scene)).collect();
+    let order: BTreeMap<&str, usize> =
+        scenes.iter().enumerate().map(|(index, scene)| (scene.name, index)).collect();
+    table.images.sort_by_key(|row| order.get(row.name.as_str()).copied());
     for row in &mut table.images {
-        let Some(scene) = scenes.get(row.name.as_str()) else {
+        let Some(scene) = order.get(row.name.as_str()).map(|index| &scenes[*index]) else {
             continue;
         };
         let counts = server.counts(&scene.path());

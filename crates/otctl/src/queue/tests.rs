@@ -1,7 +1,8 @@
 use diskimage_controller::names::{budget_key, revision};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::core::ObjectMeta;
-use otctl_types::diskimage::{Attempt, OpenAttempt, Progress, VMDiskImageStatus};
+use otctl_types::diskimage::{Attempt, OpenAttempt, Progress};
+use otctl_types::import::{ImageFormat, SourceFacts};
 use otctl_types::queue::ActiveEntry;
 use otctl_types::{AdmissionQueueSpec, VMDiskImageSpec};
 
@@ -202,4 +203,26 @@ fn a_running_attempt_shows_its_number_and_progress() {
     let table = table(Some(&queue(1, vec![entry("a", "1")])), &[Arc::new(running)], noon());
     let row = &table.images[0];
     assert_eq!((row.attempt, row.bytes, row.total_bytes), (Some(2), Some(10), Some(40)));
+}
+
+#[test]
+fn one_that_was_admitted_says_so_before_its_own_status_does() {
+    check(1, vec![entry("a", "1")], vec![ticketed("a", 0, "1")], &["- a Queued Admitted"]);
+}
+
+#[test]
+fn one_that_has_its_data_has_all_of_it() {
+    let done = with(image("a", 0), |status| {
+        status.phase = Some(Phase::Snapshotting);
+        let facts = SourceFacts {
+            size: Some(40),
+            etag: None,
+            accepts_ranges: true,
+            format: ImageFormat::Raw,
+            virtual_size: None,
+        };
+        status.source = Some(facts);
+    });
+    let table = table(Some(&queue(1, vec![])), &[Arc::new(done)], noon());
+    assert_eq!((table.images[0].bytes, table.images[0].total_bytes), (Some(40), Some(40)));
 }

@@ -3,6 +3,7 @@
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::{amount, attempt, headline, phase, reason};
+use crate::out;
 use crate::queue::{Row, Table};
 
 /// A headline and a bar for each row.
@@ -35,9 +36,10 @@ impl Bars {
 }
 
 impl Drop for Bars {
-    /// What stands there stays there.
+    /// What stands there stays there, and the next line begins below it.
     fn drop(&mut self) {
         self.rows.iter().chain([&self.headline]).for_each(ProgressBar::abandon);
+        out::line("");
     }
 }
 
