@@ -4,15 +4,15 @@ use local_cluster::Progress;
 use local_cluster::programs::{Program, Sources};
 
 use crate::command::{Run, cargo};
-use crate::parts::{Part, run_all};
+use crate::parts::{Part, chosen, run_all};
 use crate::{charts, codegen, repository, tidy};
 
-/// Runs every part.
+/// Runs every part, or only those that are named.
 ///
 /// # Errors
-/// When one fails.
-pub fn run() -> anyhow::Result<()> {
-    run_all("ci", parts())
+/// When one fails, or there is none of that name.
+pub fn run(wanted: &[String]) -> anyhow::Result<()> {
+    run_all("ci", chosen(parts(), wanted)?)
 }
 
 fn parts() -> Vec<Part<'static>> {

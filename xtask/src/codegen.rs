@@ -43,6 +43,7 @@ pub fn run(check: bool) -> anyhow::Result<()> {
             "run `cargo xtask codegen`; not as the code says: {}",
             paths.join(", ")
         );
+        println!("{} files are as the code says", outputs.len());
         return Ok(());
     }
     for output in stale {

@@ -1,13 +1,16 @@
 //! `cargo xtask`: everything that is done to this repository as a whole.
 
-use clap::{Parser, Subcommand};
+use clap::Parser;
 
 /// Checks, generates and measures the workspace.
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 enum Task {
     /// Every check and test that needs neither root nor more than the Rust and Go tools
-    Ci,
+    Ci {
+        /// Only these parts, as the table at the end names them
+        parts: Vec<String>,
+    },
     /// Writes what is generated from the code: definitions, roles, reference pages
     Codegen {
         /// Change nothing, and fail when something would be changed
@@ -18,23 +21,13 @@ enum Task {
     Tidy,
     /// What takes too long for every change; run before a capability is called done
     Soak,
-    /// The parts of `ci` that are about charts
-    #[command(subcommand)]
-    Charts(Charts),
-}
-
-#[derive(Subcommand)]
-enum Charts {
-    /// Lints and renders every chart, with its defaults and with every value set
-    Lint,
 }
 
 fn main() -> anyhow::Result<()> {
     match Task::parse() {
-        Task::Ci => xtask::ci::run(),
+        Task::Ci { parts } => xtask::ci::run(&parts),
         Task::Codegen { check } => xtask::codegen::run(check),
         Task::Tidy => xtask::tidy::run(),
         Task::Soak => xtask::soak::run(),
-        Task::Charts(Charts::Lint) => xtask::charts::lint(),
     }
 }

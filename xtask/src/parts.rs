@@ -22,6 +22,18 @@ struct Ended {
     failure: Option<anyhow::Error>,
 }
 
+/// The parts of these names, in their own order; all of them when no name is given.
+///
+/// # Errors
+/// When there is no part of a name.
+pub fn chosen<'a>(parts: Vec<Part<'a>>, wanted: &[String]) -> anyhow::Result<Vec<Part<'a>>> {
+    let names: Vec<_> = parts.iter().map(|part| part.name.as_str()).collect();
+    if let Some(unknown) = wanted.iter().find(|name| !names.contains(&name.as_str())) {
+        anyhow::bail!("there is no part {unknown}; there are {}", names.join(", "));
+    }
+    Ok(parts.into_iter().filter(|part| wanted.is_empty() || wanted.contains(&part.name)).collect())
+}
+
 /// Runs all parts, also after one has failed, and ends with a table.
 ///
 /// # Errors
@@ -85,6 +97,17 @@ mod tests {
         ];
         assert_eq!(run_all("test", parts).unwrap_err().to_string(), "test failed: second");
         assert_eq!(ran.get(), 2);
+    }
+
+    #[test]
+    fn parts_are_chosen_by_name() {
+        let parts = || vec![Part::new("first", || Ok(())), Part::new("second", || Ok(()))];
+        let names =
+            |parts: Vec<Part<'_>>| parts.into_iter().map(|part| part.name).collect::<Vec<_>>();
+        assert_eq!(names(chosen(parts(), &[]).unwrap()), ["first", "second"]);
+        assert_eq!(names(chosen(parts(), &["second".to_owned()]).unwrap()), ["second"]);
+        let unknown = chosen(parts(), &["third".to_owned()]).err().unwrap();
+        assert_eq!(unknown.to_string(), "there is no part third; there are first, second");
     }
 
     #[test]

@@ -11,6 +11,8 @@ use crate::repository;
 
 /// The only target whose standard library is installed everywhere.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
+/// The test of the limit under kills; its variables say how long it is.
+const KILL_TEST: &str = "kills::";
 /// Images of the long kill run.
 const KILL_IMAGES: &str = "200";
 /// Where each long kill run begins; a failure is repeated with its seed.
@@ -58,17 +60,14 @@ fn static_importer() -> anyhow::Result<()> {
 
 /// The limit under kills, with more images than in `ci`.
 fn kill_run(seed: &str) -> anyhow::Result<()> {
-    let test = cargo([
-        "test",
-        "--locked",
-        "--release",
-        "-p",
-        "otctl",
-        "--test",
-        "it",
-        "kills::",
-        "--",
-        "--nocapture",
-    ]);
+    // A filter that matches nothing succeeds.
+    let names = cargo(kill_test(&["--list"])).output()?;
+    anyhow::ensure!(names.contains(": test"), "there is no test named {KILL_TEST}");
+    let test = cargo(kill_test(&["--nocapture"]));
     test.env("OTCTL_KILL_IMAGES", KILL_IMAGES).env("OTCTL_KILL_SEED", seed).run()
+}
+
+fn kill_test<'a>(options: &[&'a str]) -> Vec<&'a str> {
+    let test = ["test", "--locked", "--release", "-p", "otctl", "--test", "it", KILL_TEST, "--"];
+    [&test, options].concat()
 }
