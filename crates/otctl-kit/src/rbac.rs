@@ -33,7 +33,8 @@ impl Rule {
     /// The rule as the API server takes it.
     #[must_use]
     pub fn policy_rule(&self) -> PolicyRule {
-        let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        let owned =
+            |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
         PolicyRule {
             api_groups: Some(vec![self.group.to_owned()]),
             resources: Some(owned(self.resources)),
