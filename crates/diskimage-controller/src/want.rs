@@ -38,12 +38,11 @@ pub enum Place {
 /// What `image` wants.
 pub fn want(image: &VMDiskImage, policy: &Policy, around: &Surroundings, now: Timestamp) -> Want {
     let record = Record::of(image);
-    if image.spec.suspend {
-        let holds_place = record.status.ticket.is_some() && record.status.open_attempt.is_none();
-        return if holds_place { Want::GiveUpPlace } else { Want::Nothing };
-    }
     if image.metadata.deletion_timestamp.is_some() || !is_unfinished(image, &record, policy) {
         return Want::Nothing;
+    }
+    if image.spec.suspend {
+        return if record.status.ticket.is_some() { Want::GiveUpPlace } else { Want::Nothing };
     }
     Want::Slot {
         place: place(&record, now),

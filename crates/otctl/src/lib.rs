@@ -17,7 +17,7 @@ pub mod cli;
 mod client;
 mod cmd;
 mod demo;
-mod installation;
+pub mod installation;
 mod live;
 mod out;
 mod queue;
