@@ -1,0 +1,49 @@
+//! The same scenario once for every write and every way to die at it: the end must be the same.
+
+use crate::fault::{Effect, Fault};
+use crate::mask;
+
+use super::Sim;
+
+/// What was tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CrashPoints {
+    /// Writes of the run without faults.
+    pub writes: usize,
+    /// Runs with one fault each.
+    pub runs: usize,
+}
+
+/// Runs `scenario` without a fault, then once for each of its writes and each of: death before it, death after it, death
+/// while it is under way, its answer lost. Every run must end in the same state, and `judge` must accept it.
+///
+/// # Panics
+/// When one ends otherwise, with the difference and its story; or when `judge` panics.
+pub fn every_crash_point(
+    make: impl Fn() -> Sim,
+    scenario: impl Fn(&mut Sim),
+    judge: impl Fn(&Sim),
+) -> CrashPoints {
+    let mut clean = make();
+    scenario(&mut clean);
+    judge(&clean);
+    let (writes, wanted) = (clean.faults.writes(), clean.end_state());
+    assert!(writes > 0, "a scenario without writes has no crash points");
+    let mut runs = 0;
+    for nth in 1..=writes {
+        for effect in [Effect::DieBefore, Effect::DieAfter, Effect::DieInFlight, Effect::LoseAnswer]
+        {
+            let told = format!("{effect:?} at write {nth} of {writes}");
+            let mut sim = make().with_fault(Fault::at_write(nth, effect));
+            scenario(&mut sim);
+            assert!(sim.faults.unmet().is_empty(), "{told} was never met");
+            let difference = mask::difference(&wanted, &sim.end_state());
+            if !difference.is_empty() {
+                sim.fail(&format!("{told} ends otherwise:\n{difference}"));
+            }
+            judge(&sim);
+            runs += 1;
+        }
+    }
+    CrashPoints { writes, runs }
+}

@@ -1,0 +1,152 @@
+//! Feeds the kit's stores from the world's history, in the order of each kind's versions, and only when told to: what
+//! was not delivered yet has not happened as far as a controller's store knows.
+
+use std::fmt;
+
+use kube::Resource;
+use otctl_kit::store::{Change, Store};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::world::{Version, World};
+
+/// The watch of one kind.
+pub struct Feed {
+    kind: String,
+    /// How much of the history was looked at.
+    seen: usize,
+    is_watched: Box<dyn Fn(&Value) -> bool + Send>,
+    apply: Box<dyn Fn(Delivery) + Send>,
+}
+
+enum Delivery {
+    Present(Value),
+    Gone(Value),
+    All(Vec<Value>),
+}
+
+impl Feed {
+    /// Feeds `store` with the objects of its kind.
+    #[must_use]
+    pub fn new<K>(store: &Store<K>) -> Self
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned + Send + Sync + 'static,
+    {
+        Self::named(&K::kind(&()), store)
+    }
+
+    /// Feeds `store` with the objects of `kind`, whatever type they are cached as.
+    #[must_use]
+    pub fn named<K>(kind: &str, store: &Store<K>) -> Self
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned + Send + Sync + 'static,
+    {
+        Self::mapped(kind, store, |object| serde_json::from_value(object))
+    }
+
+    /// Feeds `store` with what `read` makes of the objects of `kind`.
+    ///
+    /// # Panics
+    /// Later, when `read` refuses an object.
+    #[must_use]
+    pub fn mapped<K, E>(
+        kind: &str,
+        store: &Store<K>,
+        read: impl Fn(Value) -> Result<K, E> + Send + 'static,
+    ) -> Self
+    where
+        K: Resource<DynamicType = ()> + Send + Sync + 'static,
+        E: fmt::Display,
+    {
+        let (store, named) = (store.clone(), kind.to_owned());
+        let read = move |object: Value| {
+            read(object).unwrap_or_else(|error| panic!("unreadable {named}: {error}"))
+        };
+        let apply = move |delivery| {
+            store.apply(match delivery {
+                Delivery::Present(object) => Change::Present(read(object)),
+                Delivery::Gone(object) => Change::Gone(read(object)),
+                Delivery::All(objects) => Change::All(objects.into_iter().map(&read).collect()),
+            });
+        };
+        Self {
+            kind: kind.to_owned(),
+            seen: 0,
+            is_watched: Box::new(|_| true),
+            apply: Box::new(apply),
+        }
+    }
+
+    /// Only what `is_watched`, as a selector does.
+    #[must_use]
+    pub fn only(mut self, is_watched: impl Fn(&Value) -> bool + Send + 'static) -> Self {
+        self.is_watched = Box::new(is_watched);
+        self
+    }
+
+    /// The kind it watches.
+    #[must_use]
+    pub fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// A complete list, as the watch begins with.
+    pub fn relist(&mut self, world: &World) {
+        self.seen = world.history(<[Version]>::len);
+        let objects = world.list(&self.kind).into_iter().filter(|object| (self.is_watched)(object));
+        (self.apply)(Delivery::All(objects.collect()));
+    }
+
+    /// How many versions were not delivered yet.
+    #[must_use]
+    pub fn pending(&self, world: &World) -> usize {
+        world.history(|history| {
+            history[self.seen..].iter().filter(|version| self.is_mine(version)).count()
+        })
+    }
+
+    fn is_mine(&self, version: &Version) -> bool {
+        version.id.kind == self.kind && (self.is_watched)(&version.object)
+    }
+
+    /// Delivers the next version; says which it was.
+    pub fn deliver(&mut self, world: &World) -> Option<String> {
+        let (at, version) = world.history(|history| {
+            let mut rest = history.iter().enumerate().skip(self.seen);
+            rest.find(|(_, version)| self.is_mine(version))
+                .map(|(at, version)| (at, version.clone()))
+        })?;
+        self.seen = at + 1;
+        let told = format!("{} at {}", version.id, version.revision);
+        let is_removal = version.is_removal();
+        (self.apply)(if is_removal {
+            Delivery::Gone(version.object)
+        } else {
+            Delivery::Present(version.object)
+        });
+        Some(told)
+    }
+
+    /// Delivers all that is due.
+    pub fn deliver_all(&mut self, world: &World) {
+        while self.deliver(world).is_some() {}
+    }
+
+    /// Delivers only the last version of what changed, as a watch does that fell behind.
+    pub fn skip_to_last(&mut self, world: &World) {
+        let news = world.history(|history| history[self.seen..].to_vec());
+        self.seen += news.len();
+        let mine: Vec<Version> = news.into_iter().filter(|version| self.is_mine(version)).collect();
+        for (at, version) in mine.iter().enumerate() {
+            if mine[at + 1..].iter().any(|later| later.id == version.id) {
+                continue;
+            }
+            let object = version.object.clone();
+            (self.apply)(if version.is_removal() {
+                Delivery::Gone(object)
+            } else {
+                Delivery::Present(object)
+            });
+        }
+    }
+}
