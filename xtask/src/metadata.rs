@@ -7,7 +7,11 @@ use serde::Deserialize;
 
 use crate::command::cargo;
 
-/// All packages of the lock file.
+/// What is built for; as in `deny.toml`. The lock file also holds packages of other platforms.
+const PLATFORMS: [&str; 2] =
+    ["--filter-platform=x86_64-unknown-linux-gnu", "--filter-platform=aarch64-unknown-linux-gnu"];
+
+/// All packages that are built.
 #[derive(Debug, Deserialize)]
 pub struct Metadata {
     /// Ours and others'.
@@ -54,7 +58,8 @@ impl Metadata {
     /// # Errors
     /// When cargo does not tell, for instance because the lock file is out of date.
     pub fn read() -> anyhow::Result<Self> {
-        let json = cargo(["metadata", "--format-version=1", "--locked"]).output()?;
+        let json =
+            cargo(["metadata", "--format-version=1", "--locked"]).args(PLATFORMS).output()?;
         serde_json::from_str(&json).context("cannot read what cargo says of its packages")
     }
 
