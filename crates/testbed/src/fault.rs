@@ -43,7 +43,7 @@ impl Fault {
         Self { pattern: Pattern::Write, nth, times: 1, effect, seen: 0 }
     }
 
-    /// At the first request whose [`line`] begins with `pattern`: `create Job lab/a`, `patch status VMDiskImage`.
+    /// At the first request whose [`line()`] begins with `pattern`: `create Job lab/a`, `patch status VMDiskImage`.
     #[must_use]
     pub fn at(pattern: &str, effect: Effect) -> Self {
         Self { pattern: Pattern::Line(pattern.to_owned()), nth: 1, times: 1, effect, seen: 0 }

@@ -8,7 +8,7 @@
 //! - [`wire`] is the line between one controller process and the world, where [`fault`]s happen: the process dies
 //!   before or after a request, an answer is replaced or lost, a request lands after its sender died.
 //! - [`sim`] gives turns: in a fixed order, or in a random one from a seed, down to single requests of two passes.
-//! - [`check`] says what no plan and no history may ever contain; [`mask`] makes end states comparable; [`golden`]
+//! - [`check`] says what no plan and no history may ever contain; [`mask`] makes end states comparable; [`mod@golden`]
 //!   compares stories with files.
 //!
 //! Tests that use it are plain `#[test]` functions: there is no runtime, no sleep and no wall clock. It is no second
