@@ -29,3 +29,10 @@ pub struct Settings {
     #[arg(long, env = "OTCTL_JOB_TTL_SECONDS", default_value_t = 3600)]
     pub job_ttl_seconds: i32,
 }
+
+/// The settings without any flag.
+#[cfg(test)]
+pub(crate) fn fixture() -> Settings {
+    use clap::Parser;
+    crate::Args::parse_from(["diskimage-controller"]).settings
+}

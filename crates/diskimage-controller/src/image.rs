@@ -4,6 +4,8 @@
 pub mod close;
 pub mod decide;
 pub mod ending;
+#[cfg(test)]
+mod fixture;
 pub mod observe;
 pub mod status;
 pub mod verdict;

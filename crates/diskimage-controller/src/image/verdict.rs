@@ -294,7 +294,8 @@ fn without_slot(image: &VMDiskImage, observed: &Observed, now: Timestamp) -> Ver
     if image.spec.suspend {
         return Verdict::Suspended;
     }
-    if observed.record.status.ticket.is_none() && observed.record.status.phase.is_none() {
+    let status = &observed.record.status;
+    if status.ticket.is_none() && status.phase.is_none() && observed.record.last() == 0 {
         return Verdict::Unticketed;
     }
     Verdict::Queued(wait(image, observed, now))

@@ -1,1 +1,207 @@
-//! Cases.
+//! One canonical case per verdict and per edge of the diagram.
+
+use otctl_kit::attempt::Confirmed;
+use otctl_types::diskimage::SourceType;
+use otctl_types::import::ImportReason;
+
+use super::{Verdict, judge};
+use crate::image::fixture::{Facts, State, complete_report, failed_report, image, now};
+
+/// The verdict's name and what it says.
+fn check(facts: Facts, expected: &str) {
+    let told = match judge(&facts.observed(), now()) {
+        Verdict::Queued(wait) => format!("Queued {}", wait.reason),
+        Verdict::Invalid(obstacle) => format!("Invalid {}", obstacle.reason),
+        Verdict::GivenUp(obstacle) => format!("GivenUp {}", obstacle.reason),
+        Verdict::Releasing(number, ending)
+        | Verdict::ProbeFailed(number, ending)
+        | Verdict::Closing(number, ending) => {
+            let how = ending.failure.map_or("Succeeded".to_owned(), |f| f.reason.to_string());
+            let charge = if ending.is_charged { "charged" } else { "free" };
+            format!("ends {number} {how} {charge}")
+        }
+        Verdict::Probing { number, is_missing } => format!("Probing {number} {is_missing}"),
+        Verdict::Preparing(number) => format!("Preparing {number}"),
+        Verdict::Recording { number, job } => format!("Recording {number} {job}"),
+        Verdict::Starting(job) => format!("Starting {job}"),
+        Verdict::Stopping { job, .. } => format!("Stopping {job}"),
+        Verdict::Snapshotting { is_missing, .. } => format!("Snapshotting {is_missing}"),
+        Verdict::Restoring { is_missing } => format!("Restoring {is_missing}"),
+        other => other.name().to_owned(),
+    };
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn a_new_image_waits_for_its_ticket_and_says_nothing_before() {
+    check(image(), "Unticketed");
+}
+
+#[test]
+fn with_a_ticket_it_waits_for_a_slot() {
+    check(image().ticket("3"), "Queued SlotsBusy");
+    check(image().ticket("3").policy(|policy| policy.concurrency = 0), "Queued Paused");
+    check(image().ticket("3").without_storage(), "Queued StorageClassNotFound");
+}
+
+#[test]
+fn an_edit_alone_brings_an_unknown_source_type_forward() {
+    check(
+        image().spec(|spec| spec.source_type = SourceType::S3),
+        "Invalid SourceTypeNotYetSupported",
+    );
+}
+
+#[test]
+fn a_suspended_image_waits_for_nothing() {
+    check(image().spec(|spec| spec.suspend = true), "Suspended");
+}
+
+#[test]
+fn a_slot_pays_for_a_probe_first() {
+    check(image().slot(1), "Probing 1 true");
+    check(image().slot(1).probe(1, State::Running), "Probing 1 false");
+    check(image().slot(1).probe(1, complete_report()), "Preparing 1");
+    check(image().slot(2).known_source(), "Preparing 2");
+}
+
+#[test]
+fn a_probe_that_fails_ends_the_attempt_and_only_a_passing_failure_is_charged() {
+    let probed = |reason| image().slot(1).probe(1, failed_report(reason));
+    check(probed(ImportReason::SourceNotFound), "ends 1 SourceNotFound free");
+    check(probed(ImportReason::ConnectionLost), "ends 1 ConnectionLost charged");
+    check(probed(ImportReason::SecretNotFound), "ends 1 SecretNotFound free");
+    check(image().slot(1).probe(1, State::Ended(None)), "ends 1 Interrupted charged");
+}
+
+#[test]
+fn a_job_is_recorded_then_started_then_runs() {
+    check(image().slot(1).known_source().import(1, State::Suspended), "Recording 1 job-1");
+    let open = || image().slot(1).open(1).import(1, State::Suspended);
+    check(open(), "Awaiting");
+    check(open().confirmed(Confirmed::Held(true)), "Starting job-1");
+    check(open().confirmed(Confirmed::Held(false)), "Stopping job-1");
+    check(image().slot(1).open(1).import(1, State::Running), "Importing");
+}
+
+#[test]
+fn an_attempt_ends_with_its_report_or_without_one() {
+    let open = |state| image().slot(1).open(1).import(1, state);
+    check(open(complete_report()), "ends 1 Succeeded charged");
+    check(open(failed_report(ImportReason::ServerError)), "ends 1 ServerError charged");
+    check(open(State::Ended(None)), "ends 1 Interrupted charged");
+    check(image().slot(1).open(1), "Awaiting");
+    check(image().slot(1).open(1).confirmed(Confirmed::Gone(true)), "ends 1 Interrupted charged");
+}
+
+#[test]
+fn what_may_not_go_on_is_stopped_before_it_is_closed() {
+    let running = || image().slot(1).open(1).import(1, State::Running);
+    check(running().spec(|spec| spec.suspend = true), "Stopping job-1");
+    check(running().edited(), "Stopping job-1");
+    check(running().deleted(), "Stopping job-1");
+    let gone = || image().slot(1).open(1).confirmed(Confirmed::Gone(true));
+    check(gone().spec(|spec| spec.suspend = true), "ends 1 Suspended free");
+    check(gone().edited(), "ends 1 Superseded charged");
+}
+
+#[test]
+fn an_attempt_that_succeeded_while_it_was_suspended_has_succeeded() {
+    let open = image().slot(1).open(1).import(1, complete_report());
+    check(open.spec(|spec| spec.suspend = true), "ends 1 Succeeded charged");
+}
+
+#[test]
+fn a_slot_that_may_not_be_used_is_given_back_unused() {
+    check(image().slot(1).spec(|spec| spec.suspend = true), "ends 1 Suspended free");
+    check(image().slot(1).without_storage(), "ends 1 StorageClassNotFound free");
+    check(image().slot(1).deleted(), "ends 1 Superseded free");
+    check(image().slot(2).failed("TooSmall", 0, true), "ends 2 Superseded free");
+}
+
+#[test]
+fn a_slot_is_not_given_back_while_a_probe_runs() {
+    let suspended = image().slot(1).spec(|spec| spec.suspend = true);
+    check(suspended.probe(1, State::Running), "Stopping probe-1");
+}
+
+#[test]
+fn a_job_that_no_record_speaks_for_is_deleted() {
+    let used_up = image().ticket("1").failed("ServerError", 1, false);
+    check(used_up.import(1, State::Suspended), "Stopping job-1");
+    check(image().ticket("1").import(1, State::Suspended), "Awaiting");
+    let unheld = image().ticket("1").import(1, State::Suspended);
+    check(unheld.confirmed(Confirmed::Held(false)), "Stopping job-1");
+}
+
+#[test]
+fn a_failure_in_passing_is_a_backoff_and_a_missing_thing_is_named() {
+    let failed = |reason| image().ticket("1").failed(reason, 1, false).retry_in(5);
+    check(failed("ServerError"), "Queued Backoff");
+    check(failed("SecretNotFound"), "Queued SecretNotFound");
+    check(failed("NameConflict"), "Queued NameConflict");
+    check(image().ticket("1").failed("ServerError", 1, false).retry_in(-1), "Queued SlotsBusy");
+}
+
+#[test]
+fn an_edit_ends_a_backoff() {
+    check(
+        image().ticket("1").failed("ServerError", 1, false).retry_in(5).edited(),
+        "Queued SlotsBusy",
+    );
+}
+
+#[test]
+fn a_final_failure_is_given_up_and_a_new_budget_brings_it_back() {
+    let failed = |reason, charged| image().ticket("1").failed(reason, charged, true);
+    check(failed("TooSmall", 0), "GivenUp TooSmall");
+    check(failed("ServerError", 3), "GivenUp RetriesExhausted");
+    check(failed("LostRepeatedly", 2), "GivenUp LostRepeatedly");
+    check(failed("LengthMismatch", 2), "GivenUp LengthMismatch");
+    check(failed("TooSmall", 0).edited(), "Queued SlotsBusy");
+}
+
+#[test]
+fn a_spent_budget_is_given_up_whatever_the_last_attempt_says() {
+    check(image().ticket("1").failed("ServerError", 3, false), "GivenUp RetriesExhausted");
+    let raised = image().ticket("1").failed("ServerError", 3, false);
+    check(raised.policy(|policy| policy.retry_limit = 5), "Queued SlotsBusy");
+}
+
+#[test]
+fn data_without_a_snapshot_is_ready_while_its_volume_is_there() {
+    check(image().fetched().claim(), "Ready");
+    check(image().fetched(), "Awaiting");
+    check(image().fetched().no_claim(), "Lost");
+}
+
+#[test]
+fn data_is_ready_when_its_snapshot_is_ready_and_bound() {
+    let fetched = || image().snapshotted().fetched().claim();
+    check(fetched().no_snapshot(), "Snapshotting true");
+    check(fetched().snapshot(false, false), "Snapshotting false");
+    check(fetched().snapshot(true, false), "Snapshotting false");
+    check(fetched().snapshot(true, true), "Ready");
+    check(fetched().current(true).snapshot(false, true), "Ready");
+    check(image().snapshotted().fetched().no_claim().no_snapshot(), "Lost");
+}
+
+#[test]
+fn a_lost_volume_comes_back_from_the_snapshot_if_it_is_kept() {
+    let ready = || image().snapshotted().fetched().current(true).snapshot(true, true).no_claim();
+    check(ready(), "Ready");
+    check(ready().spec(|spec| spec.keep_volume = Some(true)), "Restoring true");
+}
+
+#[test]
+fn a_copy_proves_data_that_a_lost_status_forgot() {
+    check(image().snapshotted().snapshot(true, true).claim(), "Ready");
+    check(image().finished_claim(), "Ready");
+    check(image().slot(1).finished_claim(), "ends 1 Superseded free");
+}
+
+#[test]
+fn an_image_on_its_way_out_is_left_alone() {
+    check(image().ticket("1").deleted(), "Gone");
+    check(image().fetched().claim().deleted(), "Gone");
+}
