@@ -261,10 +261,10 @@ impl Sim {
         panic!("{why}\norder: {:?}\n{}", self.order, self.story)
     }
 
-    fn possible_steps(&self) -> Vec<Step> {
+    fn possible_steps(&mut self) -> Vec<Step> {
         let mut steps = Vec::new();
         for (at, process) in
-            self.processes.iter().enumerate().filter(|(_, process)| !process.is_paused)
+            self.processes.iter_mut().enumerate().filter(|(_, process)| !process.is_paused)
         {
             if process.is_down() {
                 steps.push(Step::Start(at));

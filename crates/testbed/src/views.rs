@@ -105,6 +105,16 @@ impl Feed {
         })
     }
 
+    /// Whether a version is due. What is not this feed's is looked at once only.
+    pub(crate) fn has_news(&mut self, world: &World) -> bool {
+        let seen = world.history(|history| {
+            let mut rest = history.iter().enumerate().skip(self.seen);
+            rest.find(|(_, version)| self.is_mine(version)).map_or(history.len(), |(at, _)| at)
+        });
+        self.seen = seen;
+        seen < world.history(<[Version]>::len)
+    }
+
     fn is_mine(&self, version: &Version) -> bool {
         version.id.kind == self.kind && (self.is_watched)(&version.object)
     }

@@ -217,11 +217,11 @@ impl Process {
         self.running = None;
     }
 
-    pub(super) fn turns(&self, world: &World, held: &BTreeSet<String>) -> Vec<Turn> {
-        let Some(running) = &self.running else { return Vec::new() };
+    pub(super) fn turns(&mut self, world: &World, held: &BTreeSet<String>) -> Vec<Turn> {
+        let Some(running) = &mut self.running else { return Vec::new() };
         let mut turns: Vec<Turn> = (0..running.flights.len()).map(Turn::Resume).collect();
-        for (at, feed) in running.instance.feeds.iter().enumerate() {
-            let is_due = !held.contains(feed.kind()) && feed.pending(world) > 0;
+        for (at, feed) in running.instance.feeds.iter_mut().enumerate() {
+            let is_due = !held.contains(feed.kind()) && feed.has_news(world);
             turns.extend(is_due.then_some(Turn::Deliver(at)));
         }
         for (at, one) in running.instance.loops.iter().enumerate() {
