@@ -20,7 +20,8 @@ use otctl_types::names::{DEFAULT_NAMESPACE, DEFAULT_POLICY_NAME};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub(crate) use self::controller::{ControllerProcess, own_program};
+pub(crate) use self::controller::own_program;
+pub use self::controller::{ControllerProcess, Launch};
 
 /// Who applies what is installed.
 const FIELD_MANAGER: &str = "otctl";
@@ -29,10 +30,13 @@ const FIELD_MANAGER: &str = "otctl";
 const LISTED_WITHIN: Duration = Duration::from_secs(30);
 
 /// Entries of the policy ConfigMap.
-pub(crate) type Policy = BTreeMap<String, String>;
+pub type Policy = BTreeMap<String, String>;
 
 /// Installs the kinds, the policy and the controller's account; the namespaces `others` as well.
-pub(crate) async fn apply(client: &Client, policy: Policy, others: &[&str]) -> anyhow::Result<()> {
+///
+/// # Errors
+/// What could not be applied.
+pub async fn apply(client: &Client, policy: Policy, others: &[&str]) -> anyhow::Result<()> {
     apply_kinds(client).await?;
     for name in others.iter().chain([&DEFAULT_NAMESPACE]) {
         let namespace = Namespace { metadata: named(name), ..Namespace::default() };
@@ -83,7 +87,11 @@ fn is_early(answer: &kube::core::Status) -> bool {
     matches!(answer.code, 404 | 429 | 503)
 }
 
-async fn apply_policy(client: &Client, entries: Policy) -> anyhow::Result<()> {
+/// Applies the policy; a key that is not among `entries` any more goes back to its default.
+///
+/// # Errors
+/// When the ConfigMap cannot be applied.
+pub async fn apply_policy(client: &Client, entries: Policy) -> anyhow::Result<()> {
     let metadata =
         ObjectMeta { namespace: Some(DEFAULT_NAMESPACE.to_owned()), ..named(DEFAULT_POLICY_NAME) };
     let map = ConfigMap { metadata, data: Some(entries), ..ConfigMap::default() };

@@ -16,7 +16,7 @@
 pub mod cli;
 mod client;
 mod cmd;
-mod demo;
+pub mod demo;
 pub mod installation;
 mod live;
 mod out;

@@ -23,7 +23,7 @@ use crate::demo::scenario::{
 };
 use crate::demo::verify::{Disk, restored_disk};
 use crate::demo::view::show_until_ended;
-use crate::installation::{self, ControllerProcess, Policy, own_program};
+use crate::installation::{self, ControllerProcess, Launch, Policy, own_program};
 use crate::live::Live;
 use crate::out;
 use crate::signals::Interruption;
@@ -72,7 +72,7 @@ async fn play(args: LocalArgs) -> anyhow::Result<bool> {
     let cluster = start_cluster(args).await?;
     let stage = Stage::set(cluster.admin()).await?;
     let history = History::open(&stage.client).await?;
-    let mut controller = ControllerProcess::start(&cluster).await?;
+    let mut controller = ControllerProcess::start(&Launch::on(&cluster, own_program()?).await?)?;
     let report = tokio::select! {
         report = stage.play(history) => report?,
         ended = controller.ends() => return Err(ended),

@@ -9,7 +9,7 @@ use local_cluster::storage::{IMMEDIATE_CLASS, SNAPSHOT_CLASS};
 
 use super::demo::{logs, start_cluster};
 use crate::cli::LocalArgs;
-use crate::installation::{self, ControllerProcess, Policy};
+use crate::installation::{self, ControllerProcess, Launch, Policy, own_program};
 use crate::out;
 use crate::signals::Interruption;
 
@@ -41,7 +41,7 @@ async fn try_serve(args: LocalArgs) -> anyhow::Result<std::convert::Infallible> 
     let server = ImageServer::start().await?;
     COMPLETE.iter().for_each(|fixture| server.add(fixture.name, Content::bytes(fixture.bytes)));
     installation::apply(&cluster.admin(), policy(&server), &[NAMESPACE]).await?;
-    let mut controller = ControllerProcess::start(&cluster).await?;
+    let mut controller = ControllerProcess::start(&Launch::on(&cluster, own_program()?).await?)?;
     out::line(&hints(&cluster, &server, &controller));
     Err(controller.ends().await)
 }

@@ -20,24 +20,24 @@ const AT_REST_WITHIN: Duration = Duration::from_secs(20);
 
 /// The most at once, by each count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Peak {
+pub struct Peak {
     /// Entries in the ledger.
-    pub(crate) entries: usize,
+    pub entries: usize,
     /// Import pods between Running and their end.
-    pub(crate) pods: usize,
+    pub pods: usize,
     /// Transfers, first looks left out.
-    pub(crate) transfers: usize,
+    pub transfers: usize,
 }
 
 impl Peak {
     /// The largest.
-    pub(crate) fn most(self) -> usize {
+    pub fn most(self) -> usize {
         self.entries.max(self.pods).max(self.transfers)
     }
 }
 
 /// Watches from before the run on.
-pub(crate) struct History {
+pub struct History {
     entries: watch::Receiver<Entries>,
     pods: watch::Receiver<Pods>,
     watches: JoinSet<anyhow::Error>,
@@ -45,7 +45,7 @@ pub(crate) struct History {
 
 impl History {
     /// Opens the watches; nothing that happens after this is missed.
-    pub(crate) async fn open(client: &Client) -> anyhow::Result<Self> {
+    pub async fn open(client: &Client) -> anyhow::Result<Self> {
         let (queue_count, entries) = watch::channel(Entries::default());
         let (pod_count, pods) = watch::channel(Pods::default());
         let mut watches = JoinSet::new();
@@ -68,7 +68,7 @@ impl History {
     ///
     /// # Errors
     /// When a watch broke, so that something may have been missed, or the end of something was not seen.
-    pub(crate) async fn close(mut self) -> anyhow::Result<(usize, usize)> {
+    pub async fn close(mut self) -> anyhow::Result<(usize, usize)> {
         let at_rest = async {
             let entries = self.entries.wait_for(|count| count.now == 0).await?.most;
             let pods = self.pods.wait_for(|count| count.now.is_empty()).await?.most;
@@ -132,7 +132,7 @@ impl Pods {
 }
 
 /// The version from which a watch misses nothing that happens from now on.
-async fn version<K>(api: &Api<K>) -> anyhow::Result<String>
+pub async fn version<K>(api: &Api<K>) -> anyhow::Result<String>
 where
     K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned,
 {
@@ -145,7 +145,7 @@ where
 }
 
 /// Gives every event to `see`, in order and without a gap, for as long as that can be had.
-async fn follow<K>(
+pub async fn follow<K>(
     api: Api<K>,
     params: WatchParams,
     from: String,

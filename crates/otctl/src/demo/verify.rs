@@ -24,15 +24,15 @@ const SLICE: usize = 1 << 20;
 
 /// A disk as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Disk {
+pub struct Disk {
     /// In bytes.
-    pub(crate) size: u64,
+    pub size: u64,
     /// 64 hexadecimal digits.
-    pub(crate) sha256: String,
+    pub sha256: String,
 }
 
 /// Restores the snapshot of this image into a new claim and reads the disk in it.
-pub(crate) async fn restored_disk(client: &Client, image: &VMDiskImage) -> anyhow::Result<Disk> {
+pub async fn restored_disk(client: &Client, image: &VMDiskImage) -> anyhow::Result<Disk> {
     let current = image
         .status
         .as_ref()

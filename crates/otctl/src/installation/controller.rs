@@ -8,27 +8,55 @@ use std::time::Duration;
 use anyhow::Context as _;
 use local_cluster::LocalCluster;
 use local_cluster::guard::{Guard, GuardedProcess};
+use nix::sys::signal::Signal;
 use otctl_types::names::{DEFAULT_NAMESPACE, DISKIMAGE_CONTROLLER};
 
 /// Between SIGTERM and SIGKILL: it gives its lease back in less.
 const GRACE: Duration = Duration::from_secs(3);
 
+/// What a controller is started with.
+#[derive(Debug, Clone)]
+pub struct Launch {
+    /// The program that holds every other one: `otctl`.
+    pub program: PathBuf,
+    /// The way into the cluster, with the account's rights.
+    pub kubeconfig: PathBuf,
+    /// Where it logs to; what was there is overwritten.
+    pub log: PathBuf,
+    /// Flags besides those that every controller on a local cluster gets.
+    pub flags: Vec<String>,
+}
+
+impl Launch {
+    /// On this cluster, under the controller's own account, which must exist.
+    ///
+    /// # Errors
+    /// When the account gets no token.
+    pub async fn on(cluster: &LocalCluster, program: PathBuf) -> anyhow::Result<Self> {
+        let kubeconfig =
+            cluster.service_account_kubeconfig(DEFAULT_NAMESPACE, DISKIMAGE_CONTROLLER).await?;
+        let log = cluster.state_dir().join("logs").join("diskimage-controller.log");
+        Ok(Self { program, kubeconfig, log, flags: Vec::new() })
+    }
+}
+
 /// A running controller. Dropping it kills the process; so does the end of its owner, by the guard.
-pub(crate) struct ControllerProcess {
+pub struct ControllerProcess {
     process: GuardedProcess,
     log: PathBuf,
 }
 
 impl ControllerProcess {
-    /// Starts it on this cluster.
-    pub(crate) async fn start(cluster: &LocalCluster) -> anyhow::Result<Self> {
-        let kubeconfig =
-            cluster.service_account_kubeconfig(DEFAULT_NAMESPACE, DISKIMAGE_CONTROLLER).await?;
-        let log = cluster.state_dir().join("logs").join("diskimage-controller.log");
+    /// Starts it.
+    ///
+    /// # Errors
+    /// When there is no such program, or its log cannot be written.
+    pub fn start(launch: &Launch) -> anyhow::Result<Self> {
         let guard = Arc::new(
             Guard::start(GRACE, None).context("the controller's guard cannot be started")?,
         );
-        let mut command = Guard::command(own_program()?, arguments(&kubeconfig));
+        let mut command = Guard::command(&launch.program, arguments(launch));
+        let log = launch.log.clone();
         let output =
             File::create(&log).with_context(|| format!("'{}' cannot be written", log.display()))?;
         command.stdout(output.try_clone()?).stderr(output);
@@ -37,19 +65,39 @@ impl ControllerProcess {
     }
 
     /// Waits until it ends, which it should not.
-    pub(crate) async fn ends(&mut self) -> anyhow::Error {
+    pub async fn ends(&mut self) -> anyhow::Error {
         let ended = self.process.wait().await;
         let status = ended.map_or_else(|error| error.to_string(), |status| status.to_string());
         anyhow::anyhow!("the controller ended ({status}):\n{}", last_lines(&self.log))
     }
 
     /// Where its log is.
-    pub(crate) fn log(&self) -> &Path {
+    pub fn log(&self) -> &Path {
         &self.log
     }
 
+    /// Sends it a signal.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn signal(&self, signal: Signal) -> std::io::Result<()> {
+        self.process.signal(signal)
+    }
+
+    /// Kills it as a crash would, and waits until it is gone.
+    ///
+    /// # Errors
+    /// When it had ended by itself.
+    pub async fn kill(mut self) -> anyhow::Result<()> {
+        self.signal(Signal::SIGKILL).context("the controller was gone before it was killed")?;
+        self.process.wait().await.map(drop).context("the controller did not end")
+    }
+
     /// Asks it to end, and waits.
-    pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
+    ///
+    /// # Errors
+    /// When it cannot be waited for.
+    pub async fn stop(mut self) -> anyhow::Result<()> {
         self.process.end(GRACE).await.map(drop).context("the controller did not end")
     }
 }
@@ -59,15 +107,16 @@ pub(crate) fn own_program() -> anyhow::Result<PathBuf> {
     std::env::current_exe().context("the path of this program is not known")
 }
 
-fn arguments(kubeconfig: &Path) -> Vec<String> {
+fn arguments(launch: &Launch) -> Vec<String> {
     let mut arguments = vec!["run-controller".to_owned(), "diskimage".to_owned()];
     arguments.extend([
-        format!("--kubeconfig={}", kubeconfig.display()),
+        format!("--kubeconfig={}", launch.kubeconfig.display()),
         format!("--namespace={DEFAULT_NAMESPACE}"),
         "--identity=otctl".to_owned(),
         "--listen=127.0.0.1:0".to_owned(),
         "--log-format=json".to_owned(),
     ]);
+    arguments.extend(launch.flags.iter().cloned());
     arguments
 }
 

@@ -2,10 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 
+mod end_state;
 mod ending;
 mod help;
+mod kills;
 mod processes;
 mod queue;
+mod stage;
+mod timeline;
 
 use std::process::{Command, Output};
 
