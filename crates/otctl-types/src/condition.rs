@@ -49,8 +49,6 @@ pub enum Reason {
     Probing,
     /// The data is on its way.
     Importing,
-    /// The attempt is being ended.
-    Stopping,
     /// The snapshot is being taken.
     Snapshotting,
     /// Data, and snapshot if asked for, are complete.
@@ -65,8 +63,6 @@ pub enum Reason {
     Restoring,
     /// A child of an earlier object of this name is still going.
     OldChildTerminating,
-    /// The node of the import pod does not answer; the slot is kept.
-    NodeUnreachable,
     // Spec problems.
     /// A field cannot be acted on; the message says which and what to write instead.
     InvalidSpec,
@@ -75,8 +71,6 @@ pub enum Reason {
     /// Someone else's object has the name of a child.
     NameConflict,
     // Waiting for something outside.
-    /// The claim was not bound in time.
-    NotBinding,
     /// A named storage class does not exist.
     StorageClassNotFound,
     /// A named snapshot class does not exist, or its driver is not that of the volume.
@@ -87,8 +81,6 @@ pub enum Reason {
     QuotaExceeded,
     /// The namespace is being deleted.
     NamespaceTerminating,
-    /// The storage refuses snapshots for now.
-    SnapshotThrottled,
     /// The snapshot reported an error.
     SnapshotFailed,
     // Final.
@@ -127,7 +119,6 @@ impl Reason {
             Self::Admitted => "Admitted",
             Self::Probing => "Probing",
             Self::Importing => "Importing",
-            Self::Stopping => "Stopping",
             Self::Snapshotting => "Snapshotting",
             Self::Succeeded => "Succeeded",
             Self::NotRequested => "NotRequested",
@@ -135,17 +126,14 @@ impl Reason {
             Self::NoData => "NoData",
             Self::Restoring => "Restoring",
             Self::OldChildTerminating => "OldChildTerminating",
-            Self::NodeUnreachable => "NodeUnreachable",
             Self::InvalidSpec => "InvalidSpec",
             Self::SourceTypeNotYetSupported => "SourceTypeNotYetSupported",
             Self::NameConflict => "NameConflict",
-            Self::NotBinding => "NotBinding",
             Self::StorageClassNotFound => "StorageClassNotFound",
             Self::SnapshotClassNotFound => "SnapshotClassNotFound",
             Self::SnapshotClassMismatch => "SnapshotClassMismatch",
             Self::QuotaExceeded => "QuotaExceeded",
             Self::NamespaceTerminating => "NamespaceTerminating",
-            Self::SnapshotThrottled => "SnapshotThrottled",
             Self::SnapshotFailed => "SnapshotFailed",
             Self::RetriesExhausted => "RetriesExhausted",
             Self::Lost => "Lost",
