@@ -54,6 +54,8 @@ pub struct Connection {
     pub cluster: Arc<dyn Cluster>,
     /// The time.
     pub clock: VirtualClock,
+    /// Whether loops wait until their views show what they wrote, see [`Sim::reading_own_writes`].
+    pub reads_own_writes: bool,
 }
 
 type Factory = Arc<dyn Fn(&Connection) -> Instance>;
@@ -71,6 +73,7 @@ pub struct Sim {
     order: Order,
     random: StdRng,
     held: BTreeSet<String>,
+    reads_own_writes: bool,
     invariants: Vec<Invariant>,
     verdicts: BTreeMap<(String, Key), String>,
     turns: usize,
@@ -103,6 +106,7 @@ impl Sim {
             order,
             random: StdRng::seed_from_u64(seed),
             held: BTreeSet::new(),
+            reads_own_writes: false,
             invariants: Vec::new(),
             verdicts: BTreeMap::new(),
             turns: 0,
@@ -120,6 +124,15 @@ impl Sim {
     ) -> Self {
         let factory: Factory = Arc::new(factory);
         self.processes.push(Process::new(name, factory));
+        self
+    }
+
+    /// No pass begins before its views show what the last one of its key wrote, as it is with the kit's driver. Off by
+    /// default, which is the harder case: that waiting saves requests, and safety must not rest on it. On, the writes
+    /// can be counted: none is made twice.
+    #[must_use]
+    pub fn reading_own_writes(mut self) -> Self {
+        self.reads_own_writes = true;
         self
     }
 
@@ -281,7 +294,7 @@ impl Sim {
     fn take(&mut self, step: Step) {
         match step {
             Step::Start(at) => {
-                self.processes[at].start(&self.world, &self.faults);
+                self.processes[at].start(&self.world, &self.faults, self.reads_own_writes);
                 let name = self.processes[at].name().to_owned();
                 self.tell(&name, "", "starts");
             }
@@ -305,6 +318,7 @@ impl Sim {
 
     fn give(&mut self, at: usize, turn: Turn) {
         let is_whole_pass = !matches!(self.order, Order::Interleaved(_));
+        let is_alone = self.processes.len() == 1;
         let process = &mut self.processes[at];
         match process.give(turn, &self.world, is_whole_pass) {
             Landing::Nothing => {}
@@ -314,6 +328,8 @@ impl Sim {
                 self.tell(&name, "", &how);
             }
             Landing::Passed { loop_name, key, line } => {
+                let process = self.processes[at].name();
+                let loop_name = if is_alone { loop_name } else { format!("{loop_name}@{process}") };
                 let told =
                     self.verdicts.insert((loop_name.clone(), key.clone()), line.verdict.clone());
                 if line.is_news || told.as_ref() != Some(&line.verdict) {

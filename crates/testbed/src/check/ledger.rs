@@ -16,7 +16,6 @@ use crate::world::{Verb, Version};
 pub fn intact(history: &[Version]) -> Vec<String> {
     let mut found = always(history);
     found.extend(pods_have_entries(history));
-    found.extend(entries_never_return(history));
     found.extend(fair_admission(history));
     found
 }
@@ -208,24 +207,6 @@ pub fn attempts_only_grow(history: &[Version]) -> Vec<String> {
                 version.revision, version.id.key
             ));
         }
-    });
-    found
-}
-
-/// A slot that was given back is never given again: (UID, n) is used once.
-#[must_use]
-pub fn entries_never_return(history: &[Version]) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut dropped: BTreeSet<Slot> = BTreeSet::new();
-    Replay::walk(history, |_, version, before| {
-        let Some(ledger) = ledger_write(version) else { return };
-        for slot in added(before, ledger).filter(|slot| dropped.contains(slot)) {
-            found.push(format!("at {}: {} came back", version.revision, told(&slot)));
-        }
-        let now = slots(ledger);
-        dropped.extend(
-            before.map(slots).unwrap_or_default().into_iter().filter(|slot| !now.contains(slot)),
-        );
     });
     found
 }

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::core::DynamicObject;
 use otctl_kit::cluster::{ApiError, Target};
+use otctl_kit::expectations::Expectation;
 use otctl_kit::plan::{Action, Next, Plan};
 use otctl_kit::reconciler::{Observation, Reconciler, Refusal, Subject};
 use otctl_kit::store::Key;
@@ -28,6 +29,10 @@ impl<R: Reconciler> Reconciler for Linted<R> {
 
     async fn observe(&self, key: &Key) -> Result<Self::Observed, ApiError> {
         self.0.observe(key).await
+    }
+
+    fn has_seen(&self, expectation: &Expectation) -> bool {
+        self.0.has_seen(expectation)
     }
 
     fn decide(observed: &Self::Observed, now: Timestamp) -> Plan<Self::Status> {

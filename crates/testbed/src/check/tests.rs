@@ -300,11 +300,6 @@ fn attempts_that_are_not_on_record_or_fall_are_found() {
         .status("lab/a", &json!({"lastAttempt": 2}))
         .status("lab/a", &json!({"lastAttempt": 1}));
     book.found(ledger::attempts_only_grow, "fell from 2 to 1");
-    Book::new(1)
-        .active(1, &["lab/a"])
-        .active(1, &[])
-        .active(1, &["lab/a"])
-        .found(ledger::entries_never_return, "came back");
 }
 
 #[test]

@@ -6,12 +6,11 @@ use serde_json::Value;
 use crate::json::{items, text};
 use crate::world::{Verb, Version};
 
-/// What was committed by one pass, and everything before.
+/// What one pass committed.
 pub(super) struct News<'a> {
-    /// The history until the pass began.
-    pub(super) before: &'a [Version],
-    /// What its process committed since then.
-    pub(super) since: Vec<&'a Version>,
+    pub(super) history: &'a [Version],
+    /// Which versions of it are the pass's.
+    pub(super) wrote: &'a [usize],
 }
 
 impl News<'_> {
@@ -30,26 +29,24 @@ impl News<'_> {
     }
 
     fn tickets(&self) -> Vec<String> {
-        let given = self.since.iter().filter(|version| version.id.kind == "VMDiskImage");
-        let given = given.filter_map(|version| {
-            let ticket = text(&version.object["status"]["ticket"]);
-            let held = self
-                .previous(version)
-                .map(|object| text(&object["status"]["ticket"]))
-                .unwrap_or_default();
-            (!ticket.is_empty() && ticket != held).then(|| format!("{} {ticket}", version.id.key))
+        let ticket = |object: &Value| text(&object["status"]["ticket"]).to_owned();
+        let images = self.changes().filter(|(version, _)| version.id.kind == "VMDiskImage");
+        let given = images.filter(|(version, before)| {
+            is_new(before.map(ticket).as_ref(), &ticket(&version.object))
         });
-        given.collect()
+        given
+            .map(|(version, _)| format!("{} {}", version.id.key, ticket(&version.object)))
+            .collect()
     }
 
     fn slots(&self) -> Vec<String> {
-        let Some(last) =
-            self.since.iter().rev().find(|version| version.id.kind == "AdmissionQueue")
+        let Some((version, before)) =
+            self.changes().find(|(version, _)| version.id.kind == "AdmissionQueue")
         else {
             return Vec::new();
         };
-        let held = self.previous(last).map(entries).unwrap_or_default();
-        let (now, limit) = (entries(&last.object), &last.object["status"]["limit"]);
+        let held = before.map(entries).unwrap_or_default();
+        let (now, limit) = (entries(&version.object), &version.object["status"]["limit"]);
         let released =
             held.iter().filter(|name| !now.contains(name)).map(|name| format!("release {name}"));
         let admitted =
@@ -62,23 +59,26 @@ impl News<'_> {
     }
 
     fn phases(&self) -> Vec<String> {
-        let changed = self.since.iter().filter(|version| version.verb == Verb::Status);
         let phase = |object: &Value| text(&object["status"]["phase"]).to_owned();
-        let changed = changed.filter_map(|version| {
-            let (now, held) =
-                (phase(&version.object), self.previous(version).map(phase).unwrap_or_default());
-            (!now.is_empty() && now != held).then(|| format!("phase {now}"))
+        let statuses = self.changes().filter(|(version, _)| version.verb == Verb::Status);
+        let changed = statuses.filter(|(version, before)| {
+            is_new(before.map(phase).as_ref(), &phase(&version.object))
         });
-        let mut told: Vec<String> = changed.collect();
-        told.dedup();
-        told
+        changed.map(|(version, _)| format!("phase {}", phase(&version.object))).collect()
     }
 
-    /// The object of a version as it was when the pass began.
-    fn previous(&self, version: &Version) -> Option<&Value> {
-        let held = self.before.iter().rev().find(|other| other.id == version.id)?;
-        (!held.is_removal()).then_some(&held.object)
+    /// What the pass committed, each with its object as it was before.
+    fn changes(&self) -> impl Iterator<Item = (&Version, Option<&Value>)> {
+        self.wrote.iter().map(|at| {
+            let version = &self.history[*at];
+            let before = self.history[..*at].iter().rev().find(|other| other.id == version.id);
+            (version, before.filter(|before| !before.is_removal()).map(|before| &before.object))
+        })
     }
+}
+
+fn is_new(before: Option<&String>, now: &str) -> bool {
+    !now.is_empty() && before.is_none_or(|before| before != now)
 }
 
 /// Who holds slots; with the attempt when it is not the first.

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use otctl_kit::cluster::Cluster;
 use otctl_kit::driver::{self, Passed};
 use otctl_kit::error::{Category, Error};
+use otctl_kit::expectations::{Expectations, Sight};
 use otctl_kit::plan::Next;
 use otctl_kit::queue::{End, Queue};
 use otctl_kit::reconciler::Reconciler;
@@ -57,25 +58,28 @@ impl Wakes {
 
     /// `key` wants a pass.
     pub fn wake(&self, key: &Key) {
-        self.woken.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone());
+        lock(&self.woken).insert(key.clone());
     }
 
     /// The queue, with everything in it that was woken.
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        let woken = std::mem::take(&mut *self.woken.lock().unwrap_or_else(PoisonError::into_inner));
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let woken = std::mem::take(&mut *lock(&self.woken));
+        let mut queue = lock(&self.queue);
         woken.iter().for_each(|key| queue.wake(key, self.clock.now()));
         queue
     }
 }
 
 type Pass = Box<dyn Fn(Key) -> BoxFuture<'static, Told>>;
+type Look = Box<dyn Fn(&Key) -> Sight>;
 
 /// One loop: a reconciler and the keys that want it.
 pub struct Loop {
     name: String,
     wakes: Wakes,
     pass: Pass,
+    /// Whether the views show what the last pass of a key wrote.
+    look: Look,
 }
 
 impl Loop {
@@ -84,10 +88,19 @@ impl Loop {
     pub fn of<R: Reconciler>(reconciler: R, connection: &Connection, wakes: &Wakes) -> Self {
         let reconciler = Arc::new(Linted(reconciler));
         let (cluster, clock) = (connection.cluster.clone(), connection.clock.clone());
-        Self::new(R::NAME, wakes, move |key| {
+        let expectations: Arc<Mutex<Expectations>> = Arc::default();
+        let look = connection.reads_own_writes.then(|| look(&reconciler, &clock, &expectations));
+        let one = Self::new(R::NAME, wakes, move |key| {
             let (reconciler, cluster, clock) = (reconciler.clone(), cluster.clone(), clock.clone());
-            async move { Told::from(&driver::pass(&*reconciler, &*cluster, &key, &clock).await) }
-        })
+            let expectations = expectations.clone();
+            async move {
+                let mut passed = driver::pass(&*reconciler, &*cluster, &key, &clock).await;
+                let expected = std::mem::take(&mut passed.expected);
+                lock(&expectations).note(&key, expected, clock.now());
+                Told::from(&passed)
+            }
+        });
+        Self { look: look.unwrap_or(one.look), ..one }
     }
 
     /// A loop whose passes are `pass`.
@@ -100,8 +113,26 @@ impl Loop {
             name: name.to_owned(),
             wakes: wakes.clone(),
             pass: Box::new(move |key| Box::pin(pass(key))),
+            look: Box::new(|_| Sight::Current),
         }
     }
+}
+
+/// As the driver looks before a pass.
+fn look<R: Reconciler>(
+    reconciler: &Arc<R>,
+    clock: &VirtualClock,
+    expectations: &Arc<Mutex<Expectations>>,
+) -> Look {
+    let (reconciler, clock, expectations) =
+        (reconciler.clone(), clock.clone(), expectations.clone());
+    Box::new(move |key| {
+        lock(&expectations).look(key, clock.now(), |expected| reconciler.has_seen(expected))
+    })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What a pass did, as it tells itself.
@@ -187,8 +218,8 @@ struct Flight {
     key: Key,
     pass: BoxFuture<'static, Told>,
     polls: usize,
-    /// Where the history stood when it began.
-    began: usize,
+    /// Which versions of the history it committed.
+    wrote: Vec<usize>,
 }
 
 impl Process {
@@ -204,10 +235,11 @@ impl Process {
         self.running.is_none()
     }
 
-    pub(super) fn start(&mut self, world: &World, faults: &Faults) {
+    pub(super) fn start(&mut self, world: &World, faults: &Faults, reads_own_writes: bool) {
         let wire = Arc::new(Wire::new(world, &self.name, faults));
         let cluster: Arc<dyn Cluster> = wire.clone();
-        let mut instance = (self.factory)(&Connection { cluster, clock: world.clock().clone() });
+        let clock = world.clock().clone();
+        let mut instance = (self.factory)(&Connection { cluster, clock, reads_own_writes });
         instance.feeds.iter_mut().for_each(|feed| feed.relist(world));
         self.running = Some(Running { wire, instance, flights: Vec::new() });
     }
@@ -246,35 +278,34 @@ impl Process {
                 return Landing::Nothing;
             }
             Turn::Begin(at) => {
-                running.begin(at, world);
+                if !running.begin(at, world) {
+                    return Landing::Nothing;
+                }
                 running.flights.len() - 1
             }
             Turn::Resume(at) => at,
         };
-        running.fly(at, world, is_whole_pass, &self.name)
+        running.fly(at, world, is_whole_pass)
     }
 }
 
 impl Running {
-    fn begin(&mut self, at: usize, world: &World) {
-        let one = &self.instance.loops[at];
-        let key = one
-            .wakes
-            .queue()
-            .take(world.clock().now())
-            .expect("a loop with a turn has a key that is due");
+    /// Whether a pass began; one whose views are behind its own writes is put off.
+    fn begin(&mut self, at: usize, world: &World) -> bool {
+        let (one, now) = (&self.instance.loops[at], world.clock().now());
+        let key =
+            one.wakes.queue().take(now).expect("a loop with a turn has a key that is due");
+        if let Sight::Behind { again } = (one.look)(&key) {
+            one.wakes.queue().finish(&key, End::PutOff(again), now, 1.0);
+            return false;
+        }
         let pass = (one.pass)(key.clone());
-        self.flights.push(Flight {
-            at,
-            key,
-            pass,
-            polls: 0,
-            began: world.history(<[Version]>::len),
-        });
+        self.flights.push(Flight { at, key, pass, polls: 0, wrote: Vec::new() });
+        true
     }
 
     /// Goes on with a pass: to its next request, or to its end.
-    fn fly(&mut self, at: usize, world: &World, is_whole_pass: bool, name: &str) -> Landing {
+    fn fly(&mut self, at: usize, world: &World, is_whole_pass: bool) -> Landing {
         loop {
             let flight = &mut self.flights[at];
             flight.polls += 1;
@@ -283,33 +314,27 @@ impl Running {
                 "a pass over {} waits for something else than its requests",
                 flight.key
             );
+            let before = world.history(<[Version]>::len);
             let polled = flight.pass.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            flight.wrote.extend(before..world.history(<[Version]>::len));
             if let Some(how) = self.wire.death() {
                 return Landing::Died(how);
             }
             match polled {
-                Poll::Ready(told) => return self.land(at, &told, world, name),
+                Poll::Ready(told) => return self.land(at, &told, world),
                 Poll::Pending if is_whole_pass => {}
                 Poll::Pending => return Landing::Nothing,
             }
         }
     }
 
-    fn land(&mut self, at: usize, told: &Told, world: &World, name: &str) -> Landing {
+    fn land(&mut self, at: usize, told: &Told, world: &World) -> Landing {
         let flight = self.flights.remove(at);
         let one = &self.instance.loops[flight.at];
         // Without jitter: a run is the same each time.
         one.wakes.queue().finish(&flight.key, told.end, world.clock().now(), 1.0);
-        let news = world.history(|history| {
-            let (before, rest) = history.split_at(flight.began);
-            // Passes of one process that interleave are told apart by the object they are about.
-            let is_mine = |version: &&Version| {
-                version.by == name
-                    && (version.id.key == flight.key
-                        || !self.flights.iter().any(|other| other.key == version.id.key))
-            };
-            News { before, since: rest.iter().filter(is_mine).collect() }.tell(&told.writes)
-        });
+        let news =
+            world.history(|history| News { history, wrote: &flight.wrote }.tell(&told.writes));
         let is_news = !told.writes.is_empty() || told.failure.is_some();
         let text = line(told, news);
         let line = Line { verdict: told.verdict.clone(), text, is_news, is_defect: told.is_defect };

@@ -174,7 +174,7 @@ fn delete(
     let held = state.get(&id).ok_or_else(|| not_found(&id))?;
     check_preconditions(&id, held, preconditions)?;
     state.delete(&id, propagation);
-    Ok(Answer::Done)
+    state.get(&id).map_or(Ok(Answer::Done), read)
 }
 
 /// `uid` and `resourceVersion` of `wanted`, where given, must be those of what is held.
