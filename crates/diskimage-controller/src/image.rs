@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use otctl_kit::cluster::{ApiError, Cluster};
+use otctl_kit::expectations::Expectation;
 use otctl_kit::plan::Plan;
 use otctl_kit::reader::Reader;
 use otctl_kit::reconciler::{Reconciler, Refusal};
@@ -57,6 +58,14 @@ impl Reconciler for Image {
 
     async fn observe(&self, key: &Key) -> Result<Self::Observed, ApiError> {
         self.look(key).await
+    }
+
+    fn has_seen(&self, expectation: &Expectation) -> bool {
+        let Views { images, jobs, claims, snapshots, .. } = &self.views;
+        images.has_seen(expectation)
+            && jobs.has_seen(expectation)
+            && claims.has_seen(expectation)
+            && snapshots.has_seen(expectation)
     }
 
     fn decide(observed: &Self::Observed, now: Timestamp) -> Plan<Self::Status> {

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use otctl_kit::clock::Clock;
 use otctl_kit::cluster::{ApiError, Cluster};
+use otctl_kit::expectations::Expectation;
 use otctl_kit::plan::Plan;
 use otctl_kit::reader::Reader;
 use otctl_kit::reconciler::Reconciler;
@@ -65,6 +66,10 @@ impl Reconciler for Queue {
 
     async fn observe(&self, _: &Key) -> Result<Self::Observed, ApiError> {
         self.look().await
+    }
+
+    fn has_seen(&self, expectation: &Expectation) -> bool {
+        self.views.queues.has_seen(expectation) && self.views.images.has_seen(expectation)
     }
 
     fn decide(observed: &Self::Observed, now: Timestamp) -> Plan<Self::Status> {

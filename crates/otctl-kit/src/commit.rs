@@ -1,7 +1,8 @@
 //! Carries out plans: the writes in their order, then the status, then the Events; the first failure ends it. This is
 //! the only place that writes what controllers decide. How one write is made is in `writer`.
 //!
-//! Nothing is kept between two writes that is not in the API: the process may die at any of them.
+//! Nothing is kept between two writes that is not in the API: the process may die at any of them. What the answers tell
+//! is handed back as [`Expectation`]s, so that the next pass does not begin on an older view.
 
 mod writer;
 
@@ -13,6 +14,7 @@ use serde_json::Value;
 
 use self::writer::Writer;
 use crate::cluster::{ApiError, Cluster, Target};
+use crate::expectations::Expectation;
 use crate::merge::merge_diff;
 use crate::plan::{Action, Notice, Plan, Write};
 use crate::reconciler::Subject;
@@ -32,16 +34,23 @@ pub struct Author {
 
 /// The proof that every write of a plan was made and its status stands. Only [`commit`] makes one.
 #[derive(Debug)]
-pub struct Committed {
-    writes: Vec<String>,
-}
+pub struct Committed(Made);
 
 impl Committed {
-    /// A line per write that was made.
+    /// The writes.
     #[must_use]
-    pub fn into_writes(self) -> Vec<String> {
-        self.writes
+    pub fn into_made(self) -> Made {
+        self.0
     }
+}
+
+/// Writes that were made, and what their answers tell.
+#[derive(Debug, Default)]
+pub struct Made {
+    /// A line each.
+    pub lines: Vec<String>,
+    /// What views must show before the next pass, a refused write's answer included.
+    pub expected: Vec<Expectation>,
 }
 
 /// A write that failed; those after it were not made.
@@ -56,8 +65,8 @@ pub struct CommitError {
     pub write: String,
     /// What it was to write.
     pub target: Option<Target>,
-    /// A line per write that was made before it.
-    pub done: Vec<String>,
+    /// The writes that were made before it.
+    pub done: Made,
     /// The plan's own object as those writes left it.
     pub subject: Option<Subject>,
     /// Why it failed.
@@ -101,30 +110,24 @@ pub async fn commit<S: Serialize>(
     let steps = steps(subject, plan);
     let total = steps.len();
     let mut writer = Writer::new(cluster, author, subject);
-    let mut writes = Vec::new();
+    let mut lines = Vec::new();
     for (step, number) in steps.iter().zip(1..) {
         tracing::debug!(target: WRITE_TARGET, object = %writer.about(), write = %step, "write {number} of {total}");
         match writer.carry_out(step).await {
-            Ok(()) => writes.push(step.to_string()),
+            Ok(()) => lines.push(step.to_string()),
             Err(error) if matches!(step, Step::Notice(_)) => {
                 tracing::debug!(%error, "an event was not published")
             }
             Err(cause) => {
-                let (write, target, subject) =
-                    (step.to_string(), step.target(subject), writer.into_subject());
-                return Err(CommitError {
-                    number,
-                    total,
-                    write,
-                    target,
-                    done: writes,
-                    subject,
-                    cause,
-                });
+                let (write, target) = (step.to_string(), step.target(subject));
+                let (subject, expected) = writer.into_parts();
+                let done = Made { lines, expected };
+                return Err(CommitError { number, total, write, target, done, subject, cause });
             }
         }
     }
-    Ok(Committed { writes })
+    let (_, expected) = writer.into_parts();
+    Ok(Committed(Made { lines, expected }))
 }
 
 /// One thing to do, in the order in which it is done.

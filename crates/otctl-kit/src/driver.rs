@@ -14,12 +14,13 @@ use tokio::time::Instant;
 use crate::clock::Clock;
 use crate::cluster::{ApiError, Cluster, Request, erase};
 use crate::commit::Author;
+use crate::expectations::{Expectation, Expectations, PATIENCE, Sight};
 use crate::health::{Health, Pulse};
 use crate::metrics::Metrics;
 use crate::notice;
 pub use crate::pass::{Passed, pass};
 use crate::plan::Notice;
-use crate::queue::{Place, Queue};
+use crate::queue::{End, Place, Queue};
 use crate::reconciler::Reconciler;
 use crate::report::Reporter;
 use crate::store::Key;
@@ -48,6 +49,7 @@ pub struct Driver<R> {
     options: DriverOptions,
     reporter: Arc<Reporter>,
     trigger: Trigger,
+    expectations: Arc<Mutex<Expectations>>,
 }
 
 /// Wakes keys of a driver; cheap to clone into the subscriptions of stores.
@@ -72,7 +74,7 @@ impl Trigger {
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.queue)
     }
 }
 
@@ -102,7 +104,8 @@ impl<R: Reconciler> Driver<R> {
         let trigger =
             Trigger { queue: Arc::default(), woken: Arc::default(), clock: clock.clone() };
         let reporter = Arc::new(Reporter::new(R::NAME, options.metrics.clone()));
-        Self { reconciler: Arc::new(reconciler), cluster, clock, options, reporter, trigger }
+        let (reconciler, expectations) = (Arc::new(reconciler), Arc::default());
+        Self { reconciler, cluster, clock, options, reporter, trigger, expectations }
     }
 
     /// Wakes keys of this loop.
@@ -132,6 +135,7 @@ impl<R: Reconciler> Driver<R> {
         }
         passes.shutdown().await;
         self.trigger.lock().recall();
+        lock(&self.expectations).forget();
         pulse.retire();
     }
 
@@ -154,13 +158,48 @@ impl<R: Reconciler> Driver<R> {
         }
     }
 
+    /// The next key that is due and whose views are current.
     fn take(&self) -> Option<Key> {
+        std::iter::from_fn(|| self.next()).find(|key| self.may_begin(key))
+    }
+
+    fn next(&self) -> Option<Key> {
         let mut queue = self.trigger.lock();
         let key = queue.take(self.clock.now());
         if let Some(metrics) = &self.options.metrics {
             metrics.queue_depth(R::NAME, queue.depth());
         }
         key
+    }
+
+    /// Puts `key` off while its views are older than what its last pass wrote.
+    fn may_begin(&self, key: &Key) -> bool {
+        let now = self.clock.now();
+        let has_seen = |expectation: &Expectation| self.reconciler.has_seen(expectation);
+        let sight = lock(&self.expectations).look(key, now, has_seen);
+        match sight {
+            Sight::Current => true,
+            Sight::Behind { again } => {
+                self.trigger.lock().finish(key, End::PutOff(again), now, 0.0);
+                false
+            }
+            Sight::Overdue { unseen } => {
+                self.tell_overdue(key, &unseen);
+                true
+            }
+        }
+    }
+
+    fn tell_overdue(&self, key: &Key, unseen: &Expectation) {
+        tracing::warn!(
+            controller = R::NAME,
+            object = %key,
+            unseen = %unseen,
+            "a watch is behind our own writes for {PATIENCE:?}; the pass begins on an old view"
+        );
+        if let Some(metrics) = &self.options.metrics {
+            metrics.overdue(R::NAME);
+        }
     }
 
     async fn due(&self) {
@@ -176,9 +215,11 @@ impl<R: Reconciler> Driver<R> {
         let (reconciler, cluster, clock) =
             (self.reconciler.clone(), self.cluster.clone(), self.clock.clone());
         let (reporter, trigger) = (self.reporter.clone(), self.trigger.clone());
+        let expectations = self.expectations.clone();
         async move {
             let started = Instant::now();
-            let passed = pass(&*reconciler, &*cluster, &key, &*clock).await;
+            let mut passed = pass(&*reconciler, &*cluster, &key, &*clock).await;
+            lock(&expectations).note(&key, std::mem::take(&mut passed.expected), clock.now());
             if let Some(notice) = reporter.tell(&key, &passed, started.elapsed()) {
                 let author = Author { controller: R::CONTROLLER, at: clock.now() };
                 publish(&*cluster, &passed, &notice, author).await;
@@ -192,6 +233,10 @@ impl<R: Reconciler> fmt::Debug for Driver<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Driver").field("loop", &R::NAME).finish_non_exhaustive()
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The Event of a failure, on the object that failed; without one there is nothing to hang it on.

@@ -140,6 +140,7 @@ fn category_of(error: &ApiError) -> Category {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commit::Made;
 
     #[test]
     fn the_chain_tells_each_cause_once() {
@@ -150,7 +151,7 @@ mod tests {
             total: 3,
             write: "create Job lab/a because admitted".to_owned(),
             target: None,
-            done: Vec::new(),
+            done: Made::default(),
             subject: None,
             cause,
         };

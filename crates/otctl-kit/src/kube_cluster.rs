@@ -111,7 +111,8 @@ impl KubeCluster {
             Request::Delete { target, uid, resource_version, propagation } => {
                 let params = delete_params(uid, resource_version, propagation);
                 let request = path_of(&target).delete(&target.name, &params);
-                self.exchange(call, request).await.map(|_| Answer::Done)
+                let bytes = self.exchange(call, request).await?;
+                Ok(remains(&bytes).map_or(Answer::Done, Answer::Object))
             }
         }
     }
@@ -288,6 +289,13 @@ fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
             ApiError::Unreadable { detail: error.to_string() }
         }
     })
+}
+
+/// The object that a deletion leaves for now: with a finalizer, or with dependents that go first. What is gone at once is
+/// answered with a Status, which has no resourceVersion.
+fn remains(body: &[u8]) -> Option<Box<DynamicObject>> {
+    let object: DynamicObject = serde_json::from_slice(body).ok()?;
+    object.metadata.resource_version.is_some().then(|| Box::new(object))
 }
 
 fn unknown(why: &dyn fmt::Display) -> ApiError {

@@ -8,7 +8,8 @@
 //!
 //! - [`reconciler`]: the contract; [`plan`]: what a decision may hold.
 //! - [`watch`] feeds a [`store`] per kind; a change wakes a key of the [`driver`], whose [`queue`] gives every key a
-//!   turn, one pass at a time, with a backoff of its own.
+//!   turn, one pass at a time, with a backoff of its own; no pass begins before the views show what the key's last one
+//!   wrote, as [`expectations`] tells.
 //! - [`commit`] carries a plan out and stops at the first failure; the next pass observes and decides again, so a crash
 //!   between any two writes is an ordinary event.
 //! - [`cluster`] is the API server as one function; [`kube_cluster`] is the real one, [`reader`] its consistent reads.
@@ -27,6 +28,7 @@ pub mod cluster;
 pub mod commit;
 pub mod driver;
 pub mod error;
+pub mod expectations;
 pub mod health;
 pub mod kube_cluster;
 pub mod leader;

@@ -29,6 +29,7 @@ pub struct Metrics {
     pass_seconds: HistogramVec,
     passes: IntCounterVec,
     errors: IntCounterVec,
+    overdue: IntCounterVec,
     queue_depth: IntGaugeVec,
     requests: IntCounterVec,
     leader: IntGauge,
@@ -51,6 +52,11 @@ impl Metrics {
                 "Failed passes by cause.",
                 &["controller", "category"],
             ),
+            overdue: counters(
+                "otctl_reconcile_overdue_views_total",
+                "Passes that began although a watch had not shown for 5 s what the last one wrote.",
+                &["controller"],
+            ),
             queue_depth: gauges(
                 "otctl_queue_depth",
                 "Objects that are due for a pass.",
@@ -67,6 +73,7 @@ impl Metrics {
         metrics.register(metrics.pass_seconds.clone());
         metrics.register(metrics.passes.clone());
         metrics.register(metrics.errors.clone());
+        metrics.register(metrics.overdue.clone());
         metrics.register(metrics.queue_depth.clone());
         metrics.register(metrics.requests.clone());
         metrics.register(metrics.leader.clone());
@@ -94,6 +101,11 @@ impl Metrics {
     /// Counts a failed pass by the category of its error.
     pub fn error(&self, controller: &'static str, category: &'static str) {
         self.errors.with_label_values(&[controller, category]).inc();
+    }
+
+    /// Counts a pass that began on a view older than our own writes, since waiting for it has an end.
+    pub fn overdue(&self, controller: &'static str) {
+        self.overdue.with_label_values(&[controller]).inc();
     }
 
     /// Notes how many objects of `controller` are due now.
@@ -163,6 +175,7 @@ mod tests {
         let metrics = Metrics::new(Build::of("test-controller"));
         metrics.pass("image", "changed", Duration::from_millis(3));
         metrics.error("image", "conflict");
+        metrics.overdue("image");
         metrics.queue_depth("image", 7);
         metrics.api_request("get", Some(200));
         metrics.api_request("patch", None);
@@ -222,6 +235,7 @@ mod tests {
             values["otctl_reconcile_errors_total{category=\"conflict\",controller=\"image\"}"],
             "1"
         );
+        assert_eq!(values["otctl_reconcile_overdue_views_total{controller=\"image\"}"], "1");
         assert_eq!(values["otctl_queue_depth{controller=\"image\"}"], "7");
         assert_eq!(values["otctl_api_requests_total{code=\"200\",verb=\"get\"}"], "1");
         assert_eq!(values["otctl_api_requests_total{code=\"none\",verb=\"patch\"}"], "1");

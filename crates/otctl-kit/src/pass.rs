@@ -10,8 +10,9 @@ use tracing::{Instrument, Span};
 
 use crate::clock::Clock;
 use crate::cluster::{ApiError, Cluster};
-use crate::commit::{Author, CommitError, Committed, WriteError, commit};
+use crate::commit::{Author, CommitError, Committed, Made, WriteError, commit};
 use crate::error::{Category, Error};
+use crate::expectations::Expectation;
 use crate::plan::{Next, Plan};
 use crate::queue::End;
 use crate::reconciler::{Observation, Reconciler, Refusal, RefusalCause, Subject};
@@ -32,6 +33,8 @@ pub struct Passed {
     pub verdict: &'static str,
     /// A line per write that was made, also when a later one failed.
     pub writes: Vec<String>,
+    /// What the views must show before the next pass of the key.
+    pub expected: Vec<Expectation>,
     /// When to look again without a trigger; means nothing when the pass failed.
     pub next: Next,
     /// How it ended.
@@ -55,6 +58,7 @@ pub async fn pass<R: Reconciler>(
     let mut passed = Passed {
         verdict: UNOBSERVED,
         writes: Vec::new(),
+        expected: Vec::new(),
         next: Next::Wait,
         outcome: Outcome::Rested,
         error: None,
@@ -89,12 +93,12 @@ impl<R: Reconciler> Turn<'_, R> {
         let author = Author { controller: R::CONTROLLER, at };
         match commit(self.cluster, author, passed.subject.as_ref(), &plan).await {
             Ok(committed) => {
-                passed.writes = committed.into_writes();
+                passed.made(committed.into_made());
                 Ok(())
             }
             Err(mut error) => {
-                passed.writes = std::mem::take(&mut error.done);
-                passed.writes.extend(self.tell_refused(&observed, author, &error).await);
+                passed.made(std::mem::take(&mut error.done));
+                passed.made(self.tell_refused(&observed, author, &error).await);
                 Err(Error::Commit(Box::new(error)))
             }
         }
@@ -107,14 +111,15 @@ impl<R: Reconciler> Turn<'_, R> {
         observed: &R::Observed,
         author: Author,
         error: &CommitError,
-    ) -> Vec<String> {
+    ) -> Made {
         let status = refusal(error).and_then(|refusal| R::refused(observed, &refusal, author.at));
-        let Some(status) = status else { return Vec::new() };
+        let Some(status) = status else { return Made::default() };
         let plan = Plan { status: Some(status), ..Plan::rest("refused") };
         let told = commit(self.cluster, author, error.subject.as_ref(), &plan).await;
-        told.map(Committed::into_writes)
-            .inspect_err(|error| tracing::debug!(%error, "the refusal was not told"))
-            .unwrap_or_default()
+        told.map(Committed::into_made).unwrap_or_else(|error| {
+            tracing::debug!(%error, "the refusal was not told");
+            error.done
+        })
     }
 }
 
@@ -146,6 +151,11 @@ impl Passed {
                 Category::Forbidden | Category::Invalid | Category::Foreign | Category::Internal,
             ) => End::Failed { at_least: SLOWLY },
         }
+    }
+
+    fn made(&mut self, made: Made) {
+        self.writes.extend(made.lines);
+        self.expected.extend(made.expected);
     }
 
     fn close(&mut self, ended: Result<(), Error>) {

@@ -6,7 +6,7 @@
 //!   (absent) ─────▶ Ready ─────────────▶ Running ──────────────────▶ (absent)
 //!                     ▲  ▲                │  │ finish: woken meanwhile, conflict
 //!                     │  └────────────────┼──┘
-//!                     └── wake, due ── Timed ◀── finish: At, failed
+//!                     └── wake, due ── Timed ◀── finish: At, failed, put off
 //! ```
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -37,6 +37,9 @@ pub enum End {
     Done(Next),
     /// What was read was out of date.
     Conflict,
+    /// It was not begun: the views were behind our own writes. Not again before this time, unless something happens;
+    /// it is no failure and no success.
+    PutOff(Timestamp),
     /// It failed; not again before this time has passed.
     Failed {
         /// The least delay; the backoff may be longer.
@@ -204,6 +207,7 @@ impl Turn {
                     Some(self.back_off(Duration::ZERO, now, jitter))
                 }
             }
+            End::PutOff(until) => Some(until),
             End::Failed { at_least } => {
                 self.conflicts = 0;
                 Some(self.back_off(at_least, now, jitter))

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::cluster::{ApiError, Target};
+use crate::expectations::Expectation;
 use crate::plan::Plan;
 use crate::store::Key;
 
@@ -27,6 +28,13 @@ pub trait Reconciler: Send + Sync + 'static {
     /// # Errors
     /// Any failed consistent read; the pass ends and is tried again.
     fn observe(&self, key: &Key) -> impl Future<Output = Result<Self::Observed, ApiError>> + Send;
+
+    /// Whether the views that `observe` reads show what an earlier pass made so; true for what no view is kept of. Asked
+    /// before a pass, so that it is not decided on what was before our own writes; a look into memory, and no more.
+    fn has_seen(&self, expectation: &Expectation) -> bool {
+        let _ = expectation;
+        true
+    }
 
     /// The whole choice: pure, total, with the time as an argument.
     fn decide(observed: &Self::Observed, now: Timestamp) -> Plan<Self::Status>;

@@ -189,6 +189,7 @@ mod tests {
         Passed {
             verdict,
             writes: Vec::new(),
+            expected: Vec::new(),
             next: Next::Wait,
             outcome,
             error,

@@ -9,6 +9,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 use kube::Resource;
 use tokio::sync::watch;
 
+use crate::cluster::Target;
+use crate::expectations::{Expectation, Fact};
+
 /// Names an object within its kind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
@@ -50,6 +53,29 @@ impl fmt::Display for Key {
     }
 }
 
+/// A resourceVersion. They compare as integers (Kubernetes 1.35 says so; etcd's revisions always did), within a kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version(u128);
+
+impl Version {
+    /// The version of that text; an unreadable one is the oldest.
+    #[must_use]
+    pub fn read(text: &str) -> Self {
+        Self(text.parse().unwrap_or_default())
+    }
+
+    /// The version of an object.
+    pub fn of<K: Resource>(object: &K) -> Self {
+        object.meta().resource_version.as_deref().map(Self::read).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// Something that a watch saw.
 #[derive(Clone, Debug)]
 pub enum Change<K> {
@@ -73,6 +99,8 @@ pub struct Store<K> {
 struct Inner<K> {
     objects: HashMap<Key, Arc<K>>,
     by_owner: HashMap<String, BTreeSet<Key>>,
+    /// Everything of the kind up to this version was seen: a watch tells in order.
+    reached: Version,
 }
 
 impl<K> Clone for Store<K> {
@@ -87,7 +115,11 @@ impl<K> Clone for Store<K> {
 
 impl<K> Default for Store<K> {
     fn default() -> Self {
-        let inner = Inner { objects: HashMap::new(), by_owner: HashMap::new() };
+        let inner = Inner {
+            objects: HashMap::new(),
+            by_owner: HashMap::new(),
+            reached: Version::default(),
+        };
         Self {
             inner: Arc::new(RwLock::new(inner)),
             subscribers: Arc::default(),
@@ -130,6 +162,20 @@ impl<K: Resource<DynamicType = ()> + Send + Sync + 'static> Store<K> {
         receiver.wait_for(|synced| *synced).await.expect("the store holds the sender");
     }
 
+    /// Whether it shows what a write made so. Other kinds are none of its business: of them it has seen everything. An
+    /// object that was written and went before anything of it was told is covered by how far the whole kind was told.
+    #[must_use]
+    pub fn has_seen(&self, expectation: &Expectation) -> bool {
+        let Expectation { target, fact } = expectation;
+        !is_of::<K>(target) || self.read(|inner| inner.has_seen(&key_of(target), fact))
+    }
+
+    /// Everything up to `version` was taken in, whether or not there was anything.
+    pub fn reached(&self, version: Version) {
+        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        inner.reached = inner.reached.max(version);
+    }
+
     /// Calls `wake` for every object that changes from now on, with its last state when it is gone.
     pub fn subscribe(&self, wake: impl Fn(&K) + Send + Sync + 'static) {
         self.subscribers.write().unwrap_or_else(PoisonError::into_inner).push(Box::new(wake));
@@ -160,6 +206,7 @@ impl<K: Resource<DynamicType = ()> + Send + Sync + 'static> Store<K> {
 impl<K: Resource<DynamicType = ()>> Inner<K> {
     /// Returns what changed.
     fn apply(&mut self, change: Change<K>) -> Vec<Arc<K>> {
+        self.reached = self.reached.max(change.version());
         match change {
             Change::Present(object) => self.put(object).into_iter().collect(),
             Change::Gone(object) => self.remove(&object).into_iter().collect(),
@@ -167,10 +214,21 @@ impl<K: Resource<DynamicType = ()>> Inner<K> {
         }
     }
 
+    fn has_seen(&self, key: &Key, fact: &Fact) -> bool {
+        let held = self.objects.get(key);
+        match fact {
+            Fact::Reached(version) => self.reached >= *version,
+            Fact::Left(version) => held.is_none_or(|held| Version::of(&**held) > *version),
+            Fact::Gone { uid } => {
+                held.is_none_or(|held| held.meta().uid.as_deref() != Some(uid.as_str()))
+            }
+        }
+    }
+
     fn put(&mut self, object: K) -> Option<Arc<K>> {
         let key = Key::of(&object);
         if let Some(held) = self.objects.get(&key)
-            && version(&**held) >= version(&object)
+            && Version::of(&**held) >= Version::of(&object)
         {
             return None;
         }
@@ -186,7 +244,7 @@ impl<K: Resource<DynamicType = ()>> Inner<K> {
     fn remove(&mut self, object: &K) -> Option<Arc<K>> {
         let key = Key::of(object);
         let held = self.objects.get(&key)?;
-        if version(&**held) > version(object) {
+        if Version::of(&**held) > Version::of(object) {
             return None;
         }
         self.unlink(&key)
@@ -215,10 +273,22 @@ impl<K: Resource<DynamicType = ()>> Inner<K> {
     }
 }
 
-/// resourceVersions compare as integers (Kubernetes 1.35 says so; etcd's revisions always did); an unreadable one is
-/// the oldest.
-fn version<K: Resource>(object: &K) -> u128 {
-    object.meta().resource_version.as_deref().and_then(|text| text.parse().ok()).unwrap_or(0)
+impl<K: Resource> Change<K> {
+    /// The latest version in it.
+    fn version(&self) -> Version {
+        match self {
+            Self::Present(object) | Self::Gone(object) => Version::of(object),
+            Self::All(objects) => objects.iter().map(Version::of).max().unwrap_or_default(),
+        }
+    }
+}
+
+fn is_of<K: Resource<DynamicType = ()>>(target: &Target) -> bool {
+    target.resource.kind == K::kind(&()) && target.resource.group == K::group(&())
+}
+
+fn key_of(target: &Target) -> Key {
+    Key::new(target.namespace.as_deref().unwrap_or_default(), &target.name)
 }
 
 fn controllers<K: Resource>(object: &K) -> Vec<String> {

@@ -25,7 +25,7 @@ use crate::health::{Health, Pulse};
 use crate::metrics::Metrics;
 use crate::page::{PAGE_SIZE, Page};
 use crate::shutdown::Shutdown;
-use crate::store::{Change, Key, Store};
+use crate::store::{Change, Key, Store, Version};
 
 /// For one page, and for the beginning of a watch.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
@@ -134,7 +134,8 @@ impl<K: Watched> Feed<K> {
         match self.pages().await {
             Ok((objects, version)) => {
                 self.store.apply(Change::All(objects));
-                self.version = version;
+                self.version = None;
+                self.advance(version);
                 Ended::Listed
             }
             Err(error) => self.failed("list", &error),
@@ -223,16 +224,18 @@ impl<K: Watched> Feed<K> {
     fn take_in(&mut self, event: WatchEvent<DeserializeGuard<K>>) {
         match event {
             WatchEvent::Added(item) | WatchEvent::Modified(item) => {
-                self.advance(item.meta().resource_version.clone());
+                let version = item.meta().resource_version.clone();
                 if let Some(object) = self.readable(item) {
                     self.store.apply(Change::Present(object));
                 }
+                self.advance(version);
             }
             WatchEvent::Deleted(item) => {
-                self.advance(item.meta().resource_version.clone());
+                let version = item.meta().resource_version.clone();
                 if let Some(object) = self.readable(item) {
                     self.store.apply(Change::Gone(object));
                 }
+                self.advance(version);
             }
             WatchEvent::Bookmark(bookmark) => {
                 self.advance(Some(bookmark.metadata.resource_version))
@@ -241,8 +244,10 @@ impl<K: Watched> Feed<K> {
         }
     }
 
+    /// Everything up to this version was taken in; the next watch begins there.
     fn advance(&mut self, version: Option<String>) {
         self.version = version.filter(|version| !version.is_empty()).or(self.version.take());
+        self.store.reached(self.version.as_deref().map(Version::read).unwrap_or_default());
     }
 
     /// An object as it is kept; the state held before when it cannot be read.

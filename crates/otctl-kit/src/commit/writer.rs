@@ -6,10 +6,12 @@ use serde_json::{Value, json};
 
 use super::{Author, Step, WriteError};
 use crate::cluster::{Answer, ApiError, Cluster, Request, Target, erase};
+use crate::expectations::{Expectation, Fact};
 use crate::merge::merge_diff;
 use crate::notice;
 use crate::plan::{Action, Notice};
 use crate::reconciler::Subject;
+use crate::store::Version;
 
 /// Makes the writes of one plan.
 pub(super) struct Writer<'a> {
@@ -17,11 +19,13 @@ pub(super) struct Writer<'a> {
     author: Author,
     /// The plan's own object, as our own writes move it on.
     subject: Option<Subject>,
+    /// What the answers told so far.
+    expected: Vec<Expectation>,
 }
 
 impl<'a> Writer<'a> {
     pub(super) fn new(cluster: &'a dyn Cluster, author: Author, subject: Option<&Subject>) -> Self {
-        Self { cluster, author, subject: subject.cloned() }
+        Self { cluster, author, subject: subject.cloned(), expected: Vec::new() }
     }
 
     /// What the plan is about, for logs.
@@ -29,9 +33,9 @@ impl<'a> Writer<'a> {
         self.subject.as_ref().map(|subject| subject.target.to_string()).unwrap_or_default()
     }
 
-    /// The plan's own object as the writes left it.
-    pub(super) fn into_subject(self) -> Option<Subject> {
-        self.subject
+    /// The plan's own object as the writes left it, and what views are expected to show of all they told.
+    pub(super) fn into_parts(self) -> (Option<Subject>, Vec<Expectation>) {
+        (self.subject, self.expected)
     }
 
     pub(super) async fn carry_out(&mut self, step: &Step<'_>) -> Result<(), WriteError> {
@@ -48,17 +52,26 @@ impl<'a> Writer<'a> {
             Action::Swap(status) => self.swap(status).await,
             Action::Mark { target, resource_version, fields } => {
                 let patch = status_patch(resource_version, fields);
-                self.change(Request::PatchStatus { target: target.clone(), patch }).await
+                let target = target.clone();
+                let guard = Guard::of(&target).version(resource_version);
+                self.change(Request::PatchStatus { target, patch }, guard).await
             }
             Action::Ensure(object) if says_anything(object) => Err(WriteError::Unsound {
                 why: "an ensure that sets anything could win over another's",
             }),
-            Action::Ensure(object) => self.change(Request::Apply(object.clone())).await,
+            Action::Ensure(object) => {
+                let guard = Guard::of(&Target::of(object));
+                self.change(Request::Apply(object.clone()), guard).await
+            }
             Action::Create(object) => self.create(object).await,
             Action::Apply(object) if object.metadata.uid.is_none() => Err(WriteError::Unsound {
                 why: "an apply without a uid could take over another's object",
             }),
-            Action::Apply(object) => self.change(Request::Apply(object.clone())).await,
+            Action::Apply(object) => {
+                let uid = object.metadata.uid.as_deref().unwrap_or_default();
+                let guard = Guard::of(&Target::of(object)).uid(uid);
+                self.change(Request::Apply(object.clone()), guard).await
+            }
             Action::Delete { target, uid, resource_version, propagation } => {
                 let request = Request::Delete {
                     target: target.clone(),
@@ -66,7 +79,9 @@ impl<'a> Writer<'a> {
                     resource_version: resource_version.clone(),
                     propagation: *propagation,
                 };
-                self.delete(request).await
+                let guard = Guard::of(target).uid(uid);
+                let guard = resource_version.iter().fold(guard, |guard, each| guard.version(each));
+                self.delete(request, guard).await
             }
         }
     }
@@ -78,7 +93,8 @@ impl<'a> Writer<'a> {
         let change = merge_diff(&subject.status, status).unwrap_or_else(|| json!({}));
         let patch = status_patch(&subject.resource_version, &change);
         let target = subject.target.clone();
-        self.write_own(Request::PatchStatus { target, patch }, status).await
+        let guard = Guard::of(&target).version(&subject.resource_version).uid(&subject.uid);
+        self.write_own(Request::PatchStatus { target, patch }, guard, status).await
     }
 
     /// A PUT of the status ignores everything of the object but its identity and version.
@@ -89,12 +105,18 @@ impl<'a> Writer<'a> {
         object.metadata.namespace.clone_from(&target.namespace);
         object.metadata.uid = Some(uid.clone());
         object.metadata.resource_version = Some(resource_version.clone());
-        self.write_own(Request::ReplaceStatus(Box::new(object)), status).await
+        let guard = Guard::of(target).version(resource_version).uid(uid);
+        self.write_own(Request::ReplaceStatus(Box::new(object)), guard, status).await
     }
 
     /// A write to the subject's status; the next one is guarded by the version it leaves.
-    async fn write_own(&mut self, request: Request, status: &Value) -> Result<(), WriteError> {
-        match self.cluster.call(request).await {
+    async fn write_own(
+        &mut self,
+        request: Request,
+        guard: Guard,
+        status: &Value,
+    ) -> Result<(), WriteError> {
+        match self.send(request, guard).await {
             Ok(Answer::Object(object)) => {
                 if let Some(subject) = &mut self.subject {
                     subject.resource_version = object.resource_version().unwrap_or_default();
@@ -112,8 +134,8 @@ impl<'a> Writer<'a> {
     }
 
     /// A write to another object that was read: if that is gone, what was read is out of date.
-    async fn change(&self, request: Request) -> Result<(), WriteError> {
-        match self.cluster.call(request).await {
+    async fn change(&mut self, request: Request, guard: Guard) -> Result<(), WriteError> {
+        match self.send(request, guard).await {
             Ok(_) => Ok(()),
             Err(ApiError::NotFound { detail }) => Err(ApiError::Conflict { detail }.into()),
             Err(error) => Err(error.into()),
@@ -121,19 +143,23 @@ impl<'a> Writer<'a> {
     }
 
     /// A name that is taken, and a create whose outcome is not known, are settled by looking who owns the name.
-    async fn create(&self, object: &DynamicObject) -> Result<(), WriteError> {
-        match self.cluster.call(Request::Create(Box::new(object.clone()))).await {
+    async fn create(&mut self, object: &DynamicObject) -> Result<(), WriteError> {
+        let target = Target::of(object);
+        match self.send(Request::Create(Box::new(object.clone())), Guard::of(&target)).await {
             Ok(_) => Ok(()),
             Err(error) if matches!(error, ApiError::AlreadyExists) || error.is_unknown() => {
-                self.settle(Target::of(object), error).await
+                self.settle(target, error).await
             }
             Err(error) => Err(error.into()),
         }
     }
 
-    async fn settle(&self, target: Target, error: ApiError) -> Result<(), WriteError> {
+    async fn settle(&mut self, target: Target, error: ApiError) -> Result<(), WriteError> {
         match self.cluster.call(Request::Get(target.clone())).await? {
-            Answer::Object(found) if self.owns(&found) => Ok(()),
+            Answer::Object(found) if self.owns(&found) => {
+                self.expected.extend(Guard::of(&target).tells(&Ok(Answer::Object(found))));
+                Ok(())
+            }
             Answer::Object(_) => Err(WriteError::Foreign { object: target.to_string() }),
             _ if matches!(error, ApiError::AlreadyExists) => {
                 Err(ApiError::Conflict { detail: format!("{target} was there and went") }.into())
@@ -151,11 +177,18 @@ impl<'a> Writer<'a> {
             .is_some_and(|(subject, owner)| owner.uid == subject.uid)
     }
 
-    async fn delete(&self, request: Request) -> Result<(), WriteError> {
-        match self.cluster.call(request).await {
+    async fn delete(&mut self, request: Request, guard: Guard) -> Result<(), WriteError> {
+        match self.send(request, guard).await {
             Ok(_) | Err(ApiError::NotFound { .. }) => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Sends a write and keeps what its answer tells of the object.
+    async fn send(&mut self, request: Request, guard: Guard) -> Result<Answer, ApiError> {
+        let answer = self.cluster.call(request).await;
+        self.expected.extend(guard.tells(&answer));
+        answer
     }
 
     async fn publish(&self, notice: &Notice) -> Result<(), WriteError> {
@@ -172,6 +205,41 @@ impl<'a> Writer<'a> {
         self.subject
             .as_ref()
             .ok_or(WriteError::Unsound { why: "it writes about an object that is gone" })
+    }
+}
+
+/// Which object a write is to, and the preconditions it carries.
+struct Guard {
+    target: Target,
+    version: Option<Version>,
+    uid: Option<String>,
+}
+
+impl Guard {
+    fn of(target: &Target) -> Self {
+        Self { target: target.clone(), version: None, uid: None }
+    }
+
+    fn version(self, version: &str) -> Self {
+        Self { version: Some(Version::read(version)), ..self }
+    }
+
+    fn uid(self, uid: &str) -> Self {
+        Self { uid: Some(uid.to_owned()), ..self }
+    }
+
+    /// What the answer tells of the object. A refusal for another reason tells nothing, nor does an answer that did not
+    /// come. A deletion whose answer still shows the object has begun; any other is over.
+    fn tells(self, answer: &Result<Answer, ApiError>) -> Option<Expectation> {
+        let left = self.version.map(Fact::Left);
+        let gone = self.uid.map(|uid| Fact::Gone { uid });
+        let fact = match answer {
+            Ok(Answer::Object(object)) => Some(Fact::Reached(Version::of(&**object))),
+            Ok(Answer::Done) | Err(ApiError::NotFound { .. }) => gone.or(left),
+            Err(ApiError::Conflict { .. }) => left.or(gone),
+            Ok(Answer::Absent | Answer::Objects(_)) | Err(_) => None,
+        };
+        fact.map(|fact| Expectation { target: self.target, fact })
     }
 }
 

@@ -1,5 +1,7 @@
 //! The loop with a reconciler whose passes do what their object is called.
 
+mod own_writes;
+
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use jiff::Timestamp;

@@ -117,6 +117,22 @@ async fn a_deletion_carries_its_preconditions() {
 }
 
 #[tokio::test]
+async fn a_deletion_is_done_or_shows_what_is_left_of_the_object() {
+    let request = || Request::Delete {
+        target: target(),
+        uid: "u-1".to_owned(),
+        resource_version: None,
+        propagation: Propagation::Background,
+    };
+    let status = json!({"kind": "Status", "metadata": {}, "status": "Success"}).to_string();
+    let done = Server::default().answering(200, &status).call(request()).await;
+    assert!(matches!(done, Ok(Answer::Done)), "{done:?}");
+    let left = Server::default().answering(200, &job("a").to_string()).call(request()).await;
+    let Ok(Answer::Object(object)) = left else { panic!("{left:?}") };
+    assert_eq!(object.metadata.resource_version.as_deref(), Some("5"));
+}
+
+#[tokio::test]
 async fn absence_is_an_answer_to_a_read_and_a_failure_of_a_write() {
     let not_found = json!({"kind": "Status", "reason": "NotFound", "message": "jobs \"a\" not found", "code": 404}).to_string();
     let cluster = Server::default().answering(404, &not_found);

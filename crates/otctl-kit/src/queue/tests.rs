@@ -174,6 +174,19 @@ fn people_see_what_waits_and_why() {
     assert_eq!(queue.depth(), 1);
 }
 
+#[test]
+fn a_key_that_was_put_off_is_woken_by_what_happens_and_keeps_its_failures() {
+    let mut queue = running();
+    queue.finish(&key(0), FAILED, at(START), 1.0);
+    let (soon, later) = (Duration::from_secs(2), Duration::from_secs(3));
+    queue.take(at(soon)).unwrap();
+    queue.finish(&key(0), End::PutOff(at(later)), at(soon), 1.0);
+    assert_eq!(due_after(&queue), Some(later));
+    assert_eq!(queue.places()[0].failures, 1);
+    queue.wake(&key(0), at(soon));
+    assert_eq!(queue.take(at(soon)), Some(key(0)));
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Wake(u8),
@@ -188,6 +201,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         Just(REST),
         (0..5000_u64).prop_map(|ms| End::Done(Next::At(at(Duration::from_millis(ms))))),
         Just(End::Conflict),
+        (0..5000_u64).prop_map(|ms| End::PutOff(at(Duration::from_millis(ms)))),
         (0..2000_u64).prop_map(|ms| End::Failed { at_least: Duration::from_millis(ms) }),
     ];
     let step = prop_oneof![

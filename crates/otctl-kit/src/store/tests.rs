@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::ObjectMeta;
 
@@ -33,11 +33,15 @@ fn store(objects: Vec<ConfigMap>) -> Store<ConfigMap> {
 }
 
 /// Name and version of everything held.
-fn held(store: &Store<ConfigMap>) -> Vec<(String, u128)> {
+fn held(store: &Store<ConfigMap>) -> Vec<(String, u64)> {
     let mut held: Vec<_> =
-        store.all().iter().map(|object| (Key::of(&**object).name, version(&**object))).collect();
+        store.all().iter().map(|object| (Key::of(&**object).name, number(object))).collect();
     held.sort();
     held
+}
+
+fn number(object: &ConfigMap) -> u64 {
+    object.metadata.resource_version.as_deref().unwrap().parse().unwrap()
 }
 
 fn names(objects: &[Arc<ConfigMap>]) -> Vec<String> {
@@ -110,4 +114,67 @@ async fn it_is_synced_by_a_complete_list_alone() {
     store.apply(Change::All(vec![]));
     waiting.await.unwrap();
     assert!(store.is_synced());
+}
+
+fn expect<K: Resource<DynamicType = ()>>(fact: Fact) -> Expectation {
+    Expectation { target: Target::new::<K>(Some("lab"), "a"), fact }
+}
+
+fn reached(version: &str) -> Expectation {
+    expect::<ConfigMap>(Fact::Reached(Version::read(version)))
+}
+
+#[test]
+fn a_written_version_is_seen_when_it_or_a_later_one_was_told() {
+    let store = store(vec![config("a", 9)]);
+    assert!(!store.has_seen(&reached("10")));
+    store.apply(Change::Present(config("a", 10)));
+    assert!(store.has_seen(&reached("10")));
+    assert!(!store.has_seen(&reached("11")));
+}
+
+#[test]
+fn an_object_that_went_before_it_was_seen_is_waited_for_no_longer() {
+    let gone = store(vec![]);
+    gone.apply(Change::Gone(config("a", 11)));
+    assert!(gone.has_seen(&reached("10")));
+    let listed = store(vec![config("b", 9)]);
+    assert!(!listed.has_seen(&reached("10")));
+    listed.reached(Version::read("12"));
+    listed.reached(Version::read("8"));
+    assert!(listed.has_seen(&reached("10")), "a list at 12 lacks it");
+}
+
+#[test]
+fn a_refused_version_must_be_left() {
+    let store = store(vec![config("a", 9)]);
+    let left = expect::<ConfigMap>(Fact::Left(Version::read("9")));
+    store.apply(Change::Present(config("b", 12)));
+    assert!(!store.has_seen(&left), "another object proves nothing");
+    store.apply(Change::Present(config("a", 13)));
+    assert!(store.has_seen(&left));
+    store.apply(Change::Gone(config("a", 14)));
+    assert!(store.has_seen(&left));
+}
+
+#[test]
+fn a_uid_that_is_gone_is_not_held_any_more() {
+    let with_uid = |version, uid: &str| {
+        let mut object = config("a", version);
+        object.metadata.uid = Some(uid.to_owned());
+        object
+    };
+    let store = store(vec![with_uid(9, "u-1")]);
+    let gone = expect::<ConfigMap>(Fact::Gone { uid: "u-1".to_owned() });
+    assert!(!store.has_seen(&gone));
+    store.apply(Change::Present(with_uid(12, "u-2")));
+    assert!(store.has_seen(&gone), "its successor has another UID");
+    store.apply(Change::Gone(with_uid(13, "u-2")));
+    assert!(store.has_seen(&gone));
+}
+
+#[test]
+fn of_other_kinds_it_has_seen_everything() {
+    let fact = Fact::Reached(Version::read("10"));
+    assert!(store(vec![]).has_seen(&expect::<Secret>(fact)));
 }

@@ -15,6 +15,8 @@ use serde_json::{Value, json};
 use tower::service_fn;
 
 use super::*;
+use crate::cluster::Target;
+use crate::expectations::{Expectation, Fact};
 
 /// One answer of the server.
 enum Reply {
@@ -287,6 +289,29 @@ async fn an_object_that_cannot_be_read_keeps_its_last_state_and_stops_no_other()
         Some("5")
     );
     assert_eq!(server.versions()[..2], ["10", "13"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_store_knows_how_far_it_was_told_whatever_it_was_told() {
+    let mut unreadable = config("a", 12);
+    unreadable["data"] = json!("not a map");
+    let told = [
+        (10, vec![]),
+        (11, vec![bookmark(11)]),
+        (12, vec![event("MODIFIED", &unreadable)]),
+        (13, vec![event("DELETED", &config("never-seen", 13))]),
+    ];
+    for (version, events) in told {
+        let server = Server::new([Reply::List(10, Vec::new()), Reply::Events(events)]);
+        let (store, _) = watched(&server, Duration::from_millis(1500)).await;
+        let has_seen = |version: u64| {
+            let target = Target::new::<ConfigMap>(Some("lab"), "written");
+            let fact = Fact::Reached(Version::read(&version.to_string()));
+            store.has_seen(&Expectation { target, fact })
+        };
+        assert!(has_seen(version), "{version}");
+        assert!(!has_seen(version + 1), "{version}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
