@@ -6,3 +6,4 @@ mod controller;
 mod crash_points;
 mod life;
 mod orders;
+mod own_writes;
