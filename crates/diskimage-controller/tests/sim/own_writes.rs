@@ -26,8 +26,9 @@ fn lived(mut sim: Sim) -> Sim {
 fn repeated(sim: &Sim) -> Vec<String> {
     let story = sim.story.lines_with(" because ");
     let writes = story.iter().flat_map(|line| line.split([':', ';'])).map(str::trim);
-    let children = writes
-        .filter(|write| ["create ", "apply ", "delete "].iter().any(|verb| write.starts_with(verb)));
+    let children = writes.filter(|write| {
+        ["create ", "apply ", "delete "].iter().any(|verb| write.starts_with(verb))
+    });
     let mut seen = BTreeSet::new();
     children.filter(|write| !seen.insert(write.to_owned())).map(str::to_owned).collect()
 }

@@ -293,8 +293,7 @@ impl Running {
     /// Whether a pass began; one whose views are behind its own writes is put off.
     fn begin(&mut self, at: usize, world: &World) -> bool {
         let (one, now) = (&self.instance.loops[at], world.clock().now());
-        let key =
-            one.wakes.queue().take(now).expect("a loop with a turn has a key that is due");
+        let key = one.wakes.queue().take(now).expect("a loop with a turn has a key that is due");
         if let Sight::Behind { again } = (one.look)(&key) {
             one.wakes.queue().finish(&key, End::PutOff(again), now, 1.0);
             return false;
