@@ -18,7 +18,7 @@ use kube::{Resource, ResourceExt};
 use otctl_kit::cluster::Target;
 use otctl_types::VMDiskImage;
 use otctl_types::diskimage::Current;
-use otctl_types::import::SourceFacts;
+use otctl_types::import::{ImportReport, SourceFacts};
 use otctl_types::names::{
     CHECKSUM_ANNOTATION, DISK_CHECKSUM_ANNOTATION, MANAGED_BY, OWNER_LABEL, REVISION_ANNOTATION,
 };
@@ -26,6 +26,7 @@ use policy::{Policy, quantity};
 
 use crate::config::Settings;
 use crate::image::observe::Observed;
+use crate::jobs;
 use crate::names;
 use crate::snapshots::VolumeSnapshot;
 use crate::surroundings::Surroundings;
@@ -56,6 +57,10 @@ pub struct Facts<'a> {
     pub checksum: Option<String>,
     /// sha256 of the raw disk.
     pub disk_checksum: Option<String>,
+    /// Class of the snapshot, if one is wanted.
+    pub snapshot_class: Option<String>,
+    /// Bytes that a claim made from the snapshot must have.
+    pub restore_size: Option<u64>,
     /// The claim with the disk, if it is there.
     pub claim: Option<&'a PersistentVolumeClaim>,
 }
@@ -143,14 +148,12 @@ pub fn target<K: Resource<DynamicType = ()>>(object: &K) -> Target {
 
 /// What consumers may use, as it stands after the data is complete.
 pub fn current(facts: &Facts<'_>, snapshot: Option<&VolumeSnapshot>, now: Timestamp) -> Current {
-    let restore_size = snapshot
-        .and_then(|snapshot| snapshot.status.as_ref()?.restore_size.as_ref())
-        .and_then(|size| quantity::parse(&size.0).ok());
-    let minimum = facts.disk_size().into_iter().chain(restore_size).max();
+    let minimum = facts.disk_size().into_iter().chain(snapshot.and_then(restore_size)).max();
     Current {
         revision: facts.revision.to_owned(),
         volume: Some(facts.data_name()),
         snapshot: snapshot.map(|_| facts.data_name()),
+        snapshot_class: facts.snapshot_class.clone(),
         minimum_size: minimum.and_then(|bytes| i64::try_from(bytes).ok()),
         checksum: facts.checksum.clone(),
         disk_checksum: facts.disk_checksum.clone(),
@@ -158,9 +161,16 @@ pub fn current(facts: &Facts<'_>, snapshot: Option<&VolumeSnapshot>, now: Timest
     }
 }
 
-/// The hashes that `current`, the snapshot or the claim remembers.
+/// Bytes of the smallest claim that can be made from a snapshot, as its driver says.
+pub fn restore_size(snapshot: &VolumeSnapshot) -> Option<u64> {
+    let size = snapshot.status.as_ref()?.restore_size.as_ref()?;
+    quantity::parse(&size.0).ok()
+}
+
+/// The hashes that `current`, the snapshot or the claim remembers, or the importer's last report.
 pub fn kept_hashes(observed: &Observed) -> (Option<String>, Option<String>) {
     let current = observed.record.status.current.as_ref();
+    let report = last_report(observed);
     let known = |annotation: &str| {
         let of_snapshot = observed
             .snapshot
@@ -172,10 +182,20 @@ pub fn kept_hashes(observed: &Observed) -> (Option<String>, Option<String>) {
             .and_then(|object| object.metadata.annotations.as_ref()?.get(annotation));
         of_snapshot.or(of_claim).cloned()
     };
-    let checksum =
-        current.and_then(|current| current.checksum.clone()).or_else(|| known(CHECKSUM_ANNOTATION));
+    let checksum = current
+        .and_then(|current| current.checksum.clone())
+        .or_else(|| known(CHECKSUM_ANNOTATION))
+        .or_else(|| report.as_ref()?.checksum.clone());
     let disk = current
         .and_then(|current| current.disk_checksum.clone())
-        .or_else(|| known(DISK_CHECKSUM_ANNOTATION));
+        .or_else(|| known(DISK_CHECKSUM_ANNOTATION))
+        .or_else(|| report.as_ref()?.disk_checksum.clone());
     (checksum, disk)
+}
+
+/// The report of the attempt that ended last, while its pod is there.
+fn last_report(observed: &Observed) -> Option<ImportReport> {
+    let mut imports = observed.imports.iter();
+    let last = imports.find(|work| work.number == observed.record.last())?;
+    last.ended_pod().and_then(|pod| jobs::report(pod))
 }

@@ -50,6 +50,14 @@ pub fn pod_has_run(pod: &Pod) -> bool {
         .any(|state| state.running.is_some() || state.terminated.is_some())
 }
 
+/// Why its container is not running yet, in the kubelet's words.
+pub fn waiting_reason(pod: &Pod) -> Option<String> {
+    let statuses = pod.status.as_ref()?.container_statuses.as_ref()?;
+    let waiting = statuses.iter().find_map(|status| status.state.as_ref()?.waiting.as_ref())?;
+    let words = [waiting.reason.clone(), waiting.message.clone()];
+    Some(words.into_iter().flatten().collect::<Vec<_>>().join(": "))
+}
+
 /// Pending, Running, Succeeded, Failed.
 pub fn phase(pod: &Pod) -> Option<&str> {
     pod.status.as_ref()?.phase.as_deref()

@@ -22,6 +22,7 @@ pub mod jobs;
 pub mod metrics;
 pub mod names;
 pub mod progress;
+pub mod proof;
 pub mod queue;
 pub mod rbac;
 pub mod record;

@@ -61,6 +61,16 @@ impl Record {
         self.status.current.as_ref().is_some_and(|current| current.revision == self.revision)
     }
 
+    /// The class that the snapshot of finished data has, or none for data that has no snapshot; nothing while there is
+    /// no data.
+    pub fn promised_class(&self) -> Option<Option<&str>> {
+        if let Some(current) = self.status.current.as_ref().filter(|_| self.is_current()) {
+            return Some(current.snapshot_class.as_deref());
+        }
+        let last = self.last_ended().filter(|_| self.has_fetched())?;
+        Some(last.snapshot_class.as_deref())
+    }
+
     /// Whether the budget on record is the one that the object asks for now.
     pub fn has_its_budget(&self) -> bool {
         self.status.budget.as_ref().is_none_or(|budget| budget.key == self.budget_key)
@@ -121,6 +131,8 @@ pub fn reason_of(text: &str) -> Reason {
         Reason::SnapshotClassNotFound,
         Reason::SnapshotClassMismatch,
         Reason::Rejected,
+        Reason::PodNotStarted,
+        Reason::SourceTypeNotYetSupported,
         Reason::Lost,
         Reason::LostRepeatedly,
         Reason::Superseded,

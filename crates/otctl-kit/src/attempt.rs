@@ -121,7 +121,9 @@ impl<'a> AttemptFacts<'a> {
     pub fn need(&self) -> Need<'a> {
         match (self.open, self.recorded()) {
             (Some(open), None) => Need::Absence(open),
-            (Some(open), Some(job)) if job.is_suspended && !job.is_deleting => Need::Ledger(open.number),
+            (Some(open), Some(job)) if job.is_suspended && !job.is_deleting => {
+                Need::Ledger(open.number)
+            }
             (Some(_), Some(_)) => Need::Nothing,
             (None, _) => self.unclaimed().map_or(Need::Nothing, |job| Need::Ledger(job.number)),
         }
@@ -167,6 +169,10 @@ impl<'a> AttemptFacts<'a> {
 
     fn step_held(&self, number: i64) -> AttemptStep {
         match self.jobs.iter().find(|job| job.number == number) {
+            // One that was started, by a record that was lost since, is put on record again: then it is stopped or ends.
+            Some(job) if !job.is_suspended && !job.is_deleting => {
+                AttemptStep::Record { number, job: job.uid.clone() }
+            }
             _ if !self.may_start => AttemptStep::CloseUnused(number),
             Some(job) if job.is_deleting => AttemptStep::Await,
             Some(job) => AttemptStep::Record { number, job: job.uid.clone() },
@@ -177,9 +183,10 @@ impl<'a> AttemptFacts<'a> {
     fn step_without_slot(&self) -> AttemptStep {
         match (self.unclaimed(), self.confirmed) {
             (None, _) => AttemptStep::Idle,
-            (Some(job), Confirmed::Held(false)) => {
-                AttemptStep::Sweep { job: job.uid.clone(), resource_version: Some(job.resource_version.clone()) }
-            }
+            (Some(job), Confirmed::Held(false)) => AttemptStep::Sweep {
+                job: job.uid.clone(),
+                resource_version: Some(job.resource_version.clone()),
+            },
             (Some(_), _) => AttemptStep::Await,
         }
     }
@@ -198,7 +205,9 @@ impl<'a> AttemptFacts<'a> {
     /// A Job of a number not used yet, which the ledger as seen here does not hold.
     fn unclaimed(&self) -> Option<&'a JobFacts> {
         let is_held = |job: &JobFacts| self.entry == Some(job.number);
-        self.jobs.iter().find(|job| job.number > self.last && job.is_suspended && !job.is_deleting && !is_held(job))
+        self.jobs.iter().find(|job| {
+            job.number > self.last && job.is_suspended && !job.is_deleting && !is_held(job)
+        })
     }
 }
 

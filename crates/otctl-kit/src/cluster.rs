@@ -113,13 +113,21 @@ impl Target {
     /// The object of kind `K` with that name.
     #[must_use]
     pub fn new<K: Resource<DynamicType = ()>>(namespace: Option<&str>, name: &str) -> Self {
-        Self { resource: ApiResource::erase::<K>(&()), namespace: namespace.map(str::to_owned), name: name.to_owned() }
+        Self {
+            resource: ApiResource::erase::<K>(&()),
+            namespace: namespace.map(str::to_owned),
+            name: name.to_owned(),
+        }
     }
 
     /// The target of an object that carries its type.
     #[must_use]
     pub fn of(object: &DynamicObject) -> Self {
-        Self { resource: resource_of(object), namespace: object.namespace(), name: object.name_any() }
+        Self {
+            resource: resource_of(object),
+            namespace: object.namespace(),
+            name: object.name_any(),
+        }
     }
 
     /// As the `involvedObject` of an Event.
@@ -148,8 +156,10 @@ impl fmt::Display for Target {
 
 /// The resource of an object by its type; plurals are regular for every kind the kit writes.
 fn resource_of(object: &DynamicObject) -> ApiResource {
-    let types = object.types.clone().expect("objects of plans are made by `erase` and carry their type");
-    let gvk = kube::core::GroupVersionKind::try_from(&types).expect("apiVersion of a typed object is well formed");
+    let types =
+        object.types.clone().expect("objects of plans are made by `erase` and carry their type");
+    let gvk = kube::core::GroupVersionKind::try_from(&types)
+        .expect("apiVersion of a typed object is well formed");
     ApiResource::from_gvk(&gvk)
 }
 

@@ -163,11 +163,13 @@ impl Step<'_> {
 fn steps<'a, S: Serialize>(subject: Option<&Subject>, plan: &'a Plan<S>) -> Vec<Step<'a>> {
     let mut steps: Vec<Step<'a>> = plan.writes.iter().map(Step::Write).collect();
     steps.extend(status_step(subject, plan));
+    steps.extend(plan.clear.iter().map(Step::Write));
     steps.extend(plan.notices.iter().map(Step::Notice));
     steps
 }
 
 /// The last status write, against the status as the plan's own writes leave it; none when nothing is left to change.
+/// Before deletions an unchanged status is written all the same: it is refused if what they rest on is out of date.
 fn status_step<S: Serialize>(subject: Option<&Subject>, plan: &Plan<S>) -> Option<Step<'static>> {
     let before = plan.writes.iter().rev().find_map(|write| match &write.action {
         Action::Remember(status) | Action::Swap(status) => Some(status),
@@ -179,7 +181,8 @@ fn status_step<S: Serialize>(subject: Option<&Subject>, plan: &Plan<S>) -> Optio
     });
     let before = before.or(subject.map(|subject| &subject.status)).unwrap_or(&Value::Null);
     let whole = serde_json::to_value(plan.status.as_ref()?).expect("a status serialises");
-    merge_diff(before, &whole).map(|change| Step::Status { whole, change })
+    let guard = (!plan.clear.is_empty()).then(|| Value::Object(serde_json::Map::new()));
+    merge_diff(before, &whole).or(guard).map(|change| Step::Status { whole, change })
 }
 
 /// One line, for logs and goldens.

@@ -39,7 +39,9 @@ pub struct Unfinished {
 #[must_use]
 pub fn is_released(entry: &ActiveEntry, holder: Holder) -> bool {
     match holder {
-        Holder::Present(record) => record.last > entry.attempt || (record.last == entry.attempt && !record.is_open),
+        Holder::Present(record) => {
+            record.last > entry.attempt || (record.last == entry.attempt && !record.is_open)
+        }
         Holder::Gone => true,
         Holder::Unproven => false,
     }
@@ -59,7 +61,9 @@ pub struct Occupied {
 pub fn make_whole(kept: Vec<ActiveEntry>, unfinished: &[Unfinished]) -> Occupied {
     let mut occupied = Occupied { active: kept, reserved: 0 };
     for work in unfinished {
-        let is_held = |entry: &ActiveEntry| entry.uid == work.entry.uid && entry.attempt == work.entry.attempt;
+        let is_held = |entry: &ActiveEntry| {
+            entry.uid == work.entry.uid && entry.attempt == work.entry.attempt
+        };
         if occupied.active.iter().any(is_held) {
             continue;
         }
@@ -81,7 +85,9 @@ pub fn entry<'a>(status: Option<&'a AdmissionQueueStatus>, uid: &str) -> Option<
 /// Whether the ledger holds this number for this UID.
 #[must_use]
 pub fn holds(status: Option<&AdmissionQueueStatus>, uid: &str, number: i64) -> bool {
-    status.is_some_and(|status| status.active.iter().any(|entry| entry.uid == uid && entry.attempt == number))
+    status.is_some_and(|status| {
+        status.active.iter().any(|entry| entry.uid == uid && entry.attempt == number)
+    })
 }
 
 #[cfg(test)]

@@ -98,7 +98,9 @@ impl<R: Reconciler> Turn<'_, R> {
             }
             Err(mut error) => {
                 passed.made(std::mem::take(&mut error.done));
-                passed.made(self.tell_refused(&observed, author, &error).await);
+                if error.number <= plan.writes.len() + 1 {
+                    passed.made(self.tell_refused(&observed, author, &error).await);
+                }
                 Err(Error::Commit(Box::new(error)))
             }
         }

@@ -19,6 +19,9 @@ pub struct Plan<S> {
     pub writes: Vec<Write>,
     /// The whole status after all writes, or none to leave it alone.
     pub status: Option<S>,
+    /// Deletions that the status justifies: made only after it stands, at the version that was observed. One that is
+    /// refused takes nothing back from what the status says.
+    pub clear: Vec<Write>,
     /// Events, published only after the status was written.
     pub notices: Vec<Notice>,
     /// When to look again if nothing wakes us before.
@@ -28,7 +31,14 @@ pub struct Plan<S> {
 impl<S> Plan<S> {
     /// A plan that writes nothing and waits.
     pub fn rest(verdict: &'static str) -> Self {
-        Self { verdict, writes: Vec::new(), status: None, notices: Vec::new(), next: Next::Wait }
+        Self {
+            verdict,
+            writes: Vec::new(),
+            status: None,
+            clear: Vec::new(),
+            notices: Vec::new(),
+            next: Next::Wait,
+        }
     }
 }
 

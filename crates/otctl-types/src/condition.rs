@@ -49,6 +49,8 @@ pub enum Reason {
     Probing,
     /// The data is on its way.
     Importing,
+    /// A Job that is being deleted does not go; the slot is kept until nothing of it is left.
+    Stopping,
     /// The snapshot is being taken.
     Snapshotting,
     /// Data, and snapshot if asked for, are complete.
@@ -93,6 +95,8 @@ pub enum Reason {
     /// The spec was changed while its data was being fetched.
     Superseded,
 
+    /// The pod of a probe or import was not started by its node.
+    PodNotStarted,
     /// A write was refused by the API server as invalid.
     Rejected,
     // The policy.
@@ -119,6 +123,7 @@ impl Reason {
             Self::Admitted => "Admitted",
             Self::Probing => "Probing",
             Self::Importing => "Importing",
+            Self::Stopping => "Stopping",
             Self::Snapshotting => "Snapshotting",
             Self::Succeeded => "Succeeded",
             Self::NotRequested => "NotRequested",
@@ -139,6 +144,7 @@ impl Reason {
             Self::Lost => "Lost",
             Self::LostRepeatedly => "LostRepeatedly",
             Self::Superseded => "Superseded",
+            Self::PodNotStarted => "PodNotStarted",
             Self::Rejected => "Rejected",
             Self::Valid => "Valid",
             Self::Invalid => "Invalid",

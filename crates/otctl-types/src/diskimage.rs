@@ -48,7 +48,7 @@ self.spec.url == oldSelf.spec.url && self.spec.sourceType == oldSelf.spec.source
         json_path = ".status.conditions[?(@.type==\"Ready\")].reason"
     ),
     printcolumn(name = "PROGRESS", type_ = "string", json_path = ".status.progress.percent"),
-    printcolumn(name = "SIZE", type_ = "string", json_path = ".spec.diskSize"),
+    printcolumn(name = "SIZE", type_ = "string", json_path = ".status.diskSize"),
     printcolumn(name = "ATTEMPT", type_ = "integer", json_path = ".status.attempts[-1:].number"),
     printcolumn(name = "AGE", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(name = "MESSAGE", type_ = "string", json_path = ".status.message", priority = 1),
@@ -252,6 +252,10 @@ pub struct VMDiskImageStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub revision: Option<String>,
+    /// Size of the disk that the VM sees, for people: `diskSize`, else what the source holds, rounded up to a whole GiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32))]
+    pub disk_size: Option<String>,
     /// What consumers may use now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current: Option<Current>,
@@ -275,6 +279,10 @@ pub struct OpenAttempt {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub ticket: Option<String>,
+    /// The budget it is paid from; equals `budget.for` of that time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub budget: Option<String>,
 }
 
 /// The downloads that one request of a person or pipeline pays for.
@@ -326,6 +334,10 @@ pub struct Attempt {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub total_bytes: Option<i64>,
+    /// Class of the snapshot that is taken of what it brought; absent when none is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub snapshot_class: Option<String>,
     /// The budget it was made under; equals `budget.for` of that time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
@@ -374,6 +386,11 @@ pub struct Current {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub snapshot: Option<String>,
+    /// Class of the snapshot; absent when the volume is the only copy. It stays as it was when the data became complete,
+    /// whatever the policy says later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub snapshot_class: Option<String>,
     /// Bytes a claim made from it must have at least: max(diskSize, restoreSize).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]

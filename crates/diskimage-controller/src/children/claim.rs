@@ -44,6 +44,8 @@ pub fn restored(facts: &Facts<'_>) -> PersistentVolumeClaim {
     let mut claim = claim(facts);
     claim.metadata.annotations.get_or_insert_default().extend(facts.hashes());
     if let Some(spec) = &mut claim.spec {
+        let empty = volume_size(facts.disk_size().unwrap_or(MIB), facts.image.spec.volume_mode);
+        spec.resources = Some(requests(empty.max(facts.restore_size.unwrap_or(0))));
         spec.data_source = Some(TypedLocalObjectReference {
             api_group: Some("snapshot.storage.k8s.io".to_owned()),
             kind: "VolumeSnapshot".to_owned(),

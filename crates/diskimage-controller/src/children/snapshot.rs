@@ -2,7 +2,6 @@
 
 use crate::children::Facts;
 use crate::snapshots::{VolumeSnapshot, VolumeSnapshotSource, VolumeSnapshotSpec};
-use crate::surroundings::snapshot_class;
 
 /// The snapshot of the claim of the same name. It carries the hashes, so that a lost status can be told again.
 pub fn snapshot(facts: &Facts<'_>) -> VolumeSnapshot {
@@ -12,8 +11,7 @@ pub fn snapshot(facts: &Facts<'_>) -> VolumeSnapshot {
         metadata,
         spec: VolumeSnapshotSpec {
             source: VolumeSnapshotSource { persistent_volume_claim_name: Some(facts.data_name()) },
-            volume_snapshot_class_name: snapshot_class(&facts.image.spec, facts.policy)
-                .map(str::to_owned),
+            volume_snapshot_class_name: facts.snapshot_class.clone(),
         },
         status: None,
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use otctl_types::condition::Reason;
-use otctl_types::diskimage::{Attempt, Budget, VMDiskImageStatus};
+use otctl_types::diskimage::{Attempt, Budget, Progress, VMDiskImageStatus};
 use otctl_types::import::{FailureClass, ImportReason};
 use policy::{Policy, Retry, backoff, retry};
 
@@ -30,6 +30,8 @@ pub struct Closing<'a> {
     pub ticket: Option<&'a str>,
     /// When it was admitted.
     pub started_at: Option<&'a Time>,
+    /// Class of the snapshot to take if it brought the data.
+    pub snapshot_class: Option<&'a str>,
 }
 
 /// The memory of `record` with the attempt closed.
@@ -41,12 +43,19 @@ pub fn close(
     now: Timestamp,
 ) -> VMDiskImageStatus {
     let mut memory = with_budget(record);
-    let sequel = sequel(record, ending, policy, now);
+    let made_under = made_under(record);
+    let is_of_this_budget = made_under == record.budget_key;
+    let sequel = match is_of_this_budget {
+        true => sequel(record, ending, policy, now),
+        // A person or a pipeline asked again meanwhile: nothing of what they asked before counts.
+        false => Sequel { at: None, is_final: false },
+    };
     memory.last_attempt = Some(closing.number.max(record.last()));
     memory.open_attempt = None;
-    memory.progress = None;
+    memory.progress = progress_after(ending, now);
     memory.revision = Some(record.revision.clone());
     if ending.is_charged
+        && is_of_this_budget
         && let Some(budget) = &mut memory.budget
     {
         budget.charged = budget.charged.saturating_add(1);
@@ -68,6 +77,8 @@ pub fn with_budget(record: &Record) -> VMDiskImageStatus {
     }
     if memory.revision.as_ref().is_some_and(|revision| *revision != record.revision) {
         memory.source = None;
+        memory.disk_size = None;
+        memory.progress = None;
         memory.next_retry_at = None;
     }
     memory.revision = Some(record.revision.clone());
@@ -87,6 +98,7 @@ pub fn lose(record: &Record, policy: &Policy, now: Timestamp) -> VMDiskImageStat
         false => "the volume and the snapshot are gone; the data is fetched once more",
     };
     memory.current = None;
+    memory.progress = None;
     memory.last_loss_at = Some(Time(now));
     memory.next_retry_at = None;
     let limit = i32::try_from(policy.retry_limit).unwrap_or(i32::MAX);
@@ -95,6 +107,7 @@ pub fn lose(record: &Record, policy: &Policy, now: Timestamp) -> VMDiskImageStat
         number: record.last().max(1),
         ticket: record.status.ticket.as_deref(),
         started_at: None,
+        snapshot_class: None,
     };
     let ending = Ending::failed(reason, FailureClass::Transient, message);
     remember(&mut memory, attempt(record, closing, &ending, is_second, now));
@@ -154,6 +167,18 @@ fn waiting_until(record: &Record, failure: &Failure, now: Timestamp) -> Option<T
     now.checked_add(wait).ok()
 }
 
+/// Complete data is shown as such; whatever else was fetched is the next attempt's to tell.
+fn progress_after(ending: &Ending, now: Timestamp) -> Option<Progress> {
+    let is_complete = ending.failure.is_none();
+    let total = ending.source.as_ref().and_then(|source| source.size).map(to_i64);
+    is_complete.then(|| Progress {
+        bytes: total.unwrap_or_default(),
+        total_bytes: total,
+        percent: Some("100%".to_owned()),
+        at: Some(Time(now)),
+    })
+}
+
 /// What is known of the source after this attempt. A source that changed is looked at anew.
 fn source_after(record: &Record, ending: &Ending) -> Option<otctl_types::import::SourceFacts> {
     let reason = ending.failure.as_ref().map(|failure| failure.reason);
@@ -180,11 +205,18 @@ fn attempt(
         bytes: ending.bytes.map(to_i64),
         reason: Some(failure.map_or(SUCCEEDED, |failure| failure.reason.as_str()).to_owned()),
         message: failure.map(|failure| failure.message.chars().take(MESSAGE_LIMIT).collect()),
+        snapshot_class: closing.snapshot_class.filter(|_| failure.is_none()).map(str::to_owned),
         total_bytes: ending.source.as_ref().and_then(|source| source.size).map(to_i64),
-        budget: Some(record.budget_key.clone()),
+        budget: Some(made_under(record)),
         revision: Some(record.revision.clone()),
         is_final,
     }
+}
+
+/// The budget that the open attempt is paid from; without one on record, the one that the object asks for now.
+fn made_under(record: &Record) -> String {
+    let open = record.status.open_attempt.as_ref();
+    open.and_then(|open| open.budget.clone()).unwrap_or_else(|| record.budget_key.clone())
 }
 
 fn remember(memory: &mut VMDiskImageStatus, attempt: Attempt) {

@@ -64,14 +64,24 @@ impl Ending {
 pub fn of_import(work: &Work) -> Ending {
     let report = work.ended_pod().and_then(|pod| jobs::report(pod));
     match report {
-        Some(report) if !was_cut(&report, work) => from_report(&report, report.download_started),
+        Some(report) if !was_cut(&report, work) => {
+            from_report(&report, report.download_started || would_repeat(&report))
+        }
         Some(report) => Ending {
             bytes: Some(report.bytes),
             is_charged: report.download_started,
             ..without_report(work)
         },
+        None if never_ran(work) => not_started(work),
         None => without_report(work).charged(),
     }
+}
+
+/// A failure in passing that came after all bytes were there: it asked for none, but uncharged it would come back for
+/// ever.
+fn would_repeat(report: &ImportReport) -> bool {
+    let is_transient = |reason: ImportReason| reason.class() == FailureClass::Transient;
+    report.reason.is_some_and(|reason| is_transient(reason) && reason != ImportReason::Interrupted)
 }
 
 /// The end of a probe whose Job has ended. It is no download, but one that fails in passing is charged all the same, so
@@ -79,7 +89,12 @@ pub fn of_import(work: &Work) -> Ending {
 pub fn of_probe(work: &Work) -> Ending {
     let report = work.ended_pod().and_then(|pod| jobs::report(pod));
     let Some(report) = report else {
-        return without_report(work).charged();
+        let is_late = jobs::failure_reason(&work.job) == Some("DeadlineExceeded");
+        return if is_late || never_ran(work) {
+            not_started(work)
+        } else {
+            without_report(work).charged()
+        };
     };
     let is_transient =
         report.reason.is_some_and(|reason| reason.class() == FailureClass::Transient);
@@ -124,6 +139,23 @@ fn without_report(work: &Work) -> Ending {
         Some((reason, message)) => Ending::failed(Reason::Import(reason), reason.class(), message),
         None => interrupted(&exit_text(work)),
     }
+}
+
+/// Its pod is known, and no process of it was ever started.
+fn never_ran(work: &Work) -> bool {
+    !work.pods.is_empty() && !work.pods.iter().any(|pod| jobs::pod_has_run(pod))
+}
+
+/// A pod that its node did not start (an image that cannot be pulled, no room) says nothing about the source: it is
+/// tried again without a charge. A probe reports within seconds once it runs, so one that met its deadline in silence
+/// did not run either.
+fn not_started(work: &Work) -> Ending {
+    let waiting = work.pods.iter().find_map(|pod| jobs::waiting_reason(pod));
+    let message = match waiting {
+        Some(why) => format!("its pod was not started: {why}"),
+        None => "its pod was not started in time; see the Events of the namespace".to_owned(),
+    };
+    Ending::failed(Reason::PodNotStarted, FailureClass::Waiting, message)
 }
 
 /// What Kubernetes says of the end.

@@ -133,6 +133,7 @@ impl Facts {
                 job_uid: format!("job-{number}"),
                 started_at: Some(Time(now())),
                 ticket: Some("1".to_owned()),
+                budget: None,
             });
         })
     }
@@ -172,8 +173,10 @@ impl Facts {
         self.status(|status| status.next_retry_at = Some(Time(at)))
     }
 
+    /// The data was brought, with the snapshot that the spec asks for promised.
     pub(crate) fn fetched(self) -> Self {
-        self.failed(SUCCEEDED, 1, false)
+        let class = self.image.spec.snapshot_class.clone();
+        self.failed(SUCCEEDED, 1, false).status(|status| status.attempts[0].snapshot_class = class)
     }
 
     pub(crate) fn current(self, snapshot: bool) -> Self {
@@ -184,6 +187,7 @@ impl Facts {
                 revision: record.revision,
                 volume: Some(name.clone()),
                 snapshot: snapshot.then_some(name),
+                snapshot_class: snapshot.then(|| "snap".to_owned()),
                 ..Current::default()
             });
         })
@@ -243,6 +247,11 @@ impl Facts {
         self.spec(|spec| spec.url = "http://host/other.qcow2".to_owned())
     }
 
+    /// The object alone.
+    pub(crate) fn build(self) -> VMDiskImage {
+        self.image
+    }
+
     pub(crate) fn observed(self) -> Observed {
         let record = Record::of(&self.image);
         let entry = self.seen.entry.map(|attempt| ActiveEntry {
@@ -270,6 +279,7 @@ impl Facts {
             snapshot: self.seen.snapshot,
             is_bound: self.seen.is_bound,
             outdated: Vec::new(),
+            leaving: None,
             progress: None,
             progress_key: "key".to_owned(),
         }
@@ -286,6 +296,10 @@ impl Facts {
         job.spec = Some(JobSpec { suspend: Some(state == State::Suspended), ..JobSpec::default() });
         let pods = match state {
             State::Suspended | State::Running => Vec::new(),
+            State::NotStarted => {
+                job.status = Some(complete());
+                vec![Arc::new(unstarted_pod())]
+            }
             State::Ended(report) => {
                 job.status = Some(complete());
                 vec![Arc::new(ended_pod(&report))]
@@ -305,6 +319,8 @@ impl Facts {
 pub(crate) enum State {
     Suspended,
     Running,
+    /// Failed, with a pod that was never started.
+    NotStarted,
     Ended(Option<ImportReport>),
 }
 
@@ -355,6 +371,11 @@ fn complete() -> JobStatus {
         ..JobCondition::default()
     };
     JobStatus { conditions: Some(vec![condition]), ..JobStatus::default() }
+}
+
+fn unstarted_pod() -> Pod {
+    let status = PodStatus { phase: Some("Failed".to_owned()), ..PodStatus::default() };
+    Pod { status: Some(status), ..Pod::default() }
 }
 
 fn ended_pod(report: &Option<ImportReport>) -> Pod {

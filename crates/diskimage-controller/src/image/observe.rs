@@ -25,11 +25,13 @@ use serde::de::DeserializeOwned;
 
 use crate::config::Settings;
 use crate::image::Image;
+use crate::image::verdict::has_data;
 use crate::jobs;
 use crate::names::{self, JobRole, attempt_number};
+use crate::proof::is_ready;
 use crate::record::Record;
 use crate::snapshots::{VolumeSnapshot, VolumeSnapshotContent};
-use crate::surroundings::Surroundings;
+use crate::surroundings::{Surroundings, snapshot_class};
 use crate::views::{effective_policy, queue_key};
 
 /// Everything an image is decided on.
@@ -65,6 +67,9 @@ pub struct Observed {
     pub is_bound: bool,
     /// Claims and snapshots of other revisions.
     pub outdated: Vec<(Target, String)>,
+    /// What holds the name of a child of this revision and is on its way out: the same child of an earlier image of this
+    /// name, or of an earlier try.
+    pub leaving: Option<Target>,
     /// What the running import last told.
     pub progress: Option<Progress>,
     /// A fresh random key, for a Job that is made in this pass.
@@ -144,6 +149,18 @@ impl Observed {
         self.imports.iter().find(|work| work.job.uid().as_deref() == Some(job_uid))
     }
 
+    /// The class of the snapshot, if one is wanted. What was promised when the data became complete stays: a policy that
+    /// changes afterwards neither loses nor rewrites finished images.
+    pub fn snapshot_class(&self) -> Option<String> {
+        let image = self.image.as_ref()?;
+        if let Some(promised) = self.record.promised_class() {
+            return promised.map(str::to_owned);
+        }
+        let proof = self.snapshot.object();
+        let of_proof = proof.and_then(|found| found.spec.volume_snapshot_class_name.clone());
+        of_proof.or_else(|| snapshot_class(&image.spec, &self.policy).map(str::to_owned))
+    }
+
     /// The probe of this number for the revision in spec.
     pub fn probe(&self, number: i64) -> Option<&Work> {
         let image = self.image.as_ref()?;
@@ -184,7 +201,7 @@ impl Image {
         let mut observed = self.seen(image);
         if observed.image.is_some() {
             self.complete_reports(&mut observed).await?;
-            observed.confirmed = self.confirm(&observed).await?;
+            observed.confirmed = self.confirm(&mut observed).await?;
             self.confirm_data(&mut observed).await?;
         }
         Ok(observed)
@@ -223,6 +240,7 @@ impl Image {
             ),
             is_bound: false,
             outdated: self.outdated(subject, &record),
+            leaving: self.leaving(subject, &record),
             progress: self.progress.get(&uid),
             progress_key: fresh_key(),
             record,
@@ -273,6 +291,16 @@ impl Image {
         claims.chain(snapshots.map(|snapshot| target_and_uid(&*snapshot))).collect()
     }
 
+    /// The first child of that kind.
+    fn leaving(&self, image: &VMDiskImage, record: &Record) -> Option<Target> {
+        let name = image.name_any();
+        let data = names::data_name(&name, &record.revision);
+        let scratch = names::scratch_name(&name, &record.revision);
+        leaving(&self.views.claims, image, &data)
+            .or_else(|| leaving(&self.views.claims, image, &scratch))
+            .or_else(|| leaving(&self.views.snapshots, image, &data))
+    }
+
     /// How many others with a lower ticket wait. Only told when the image begins to wait, so only counted then.
     fn ahead(&self, status: &VMDiskImageStatus) -> usize {
         let ticket = |status: &VMDiskImageStatus| {
@@ -311,40 +339,46 @@ impl Image {
     ) -> Result<Vec<Arc<Pod>>, ApiError> {
         let owner = labels.get(OWNER_LABEL).map(String::as_str).unwrap_or_default();
         let pods = self.reader.list::<Pod>(namespace, &format!("{OWNER_LABEL}={owner}")).await?;
-        let ours =
-            pods.into_iter().filter(|pod| jobs::controller_uid(&pod.metadata) == Some(job_uid));
-        Ok(ours.map(Arc::new).collect())
+        Ok(owned(pods, job_uid))
     }
 
     /// The consistent read that the protocol asks for.
-    async fn confirm(&self, observed: &Observed) -> Result<Confirmed, ApiError> {
+    async fn confirm(&self, observed: &mut Observed) -> Result<Confirmed, ApiError> {
         let jobs = observed.job_facts();
         match observed.attempt(&jobs, true, true).need() {
             Need::Nothing => Ok(Confirmed::Nothing),
-            Need::Ledger(number) => {
-                let queue = self.reader.get::<AdmissionQueue>(None, &queue_key().name).await?;
-                let status = queue.as_ref().and_then(|queue| queue.status.as_ref());
-                let uid = observed.image.as_ref().and_then(|image| image.uid()).unwrap_or_default();
-                Ok(Confirmed::Held(ledger::holds(status, &uid, number)))
+            Need::Ledger(number) => self.is_held(observed, number).await,
+            Need::Absence(open) => {
+                let open = open.clone();
+                self.find_recorded(observed, &open).await
             }
-            Need::Absence(open) => Ok(Confirmed::Gone(self.is_gone(observed, open).await?)),
         }
     }
 
-    /// I4: no Job of the recorded UID, then no pod of it.
-    async fn is_gone(&self, observed: &Observed, open: &OpenAttempt) -> Result<bool, ApiError> {
-        let Some(image) = &observed.image else {
-            return Ok(false);
+    async fn is_held(&self, observed: &Observed, number: i64) -> Result<Confirmed, ApiError> {
+        let queue = self.reader.get::<AdmissionQueue>(None, &queue_key().name).await?;
+        let status = queue.as_ref().and_then(|queue| queue.status.as_ref());
+        let uid = observed.image.as_ref().and_then(|image| image.uid()).unwrap_or_default();
+        Ok(Confirmed::Held(ledger::holds(status, &uid, number)))
+    }
+
+    /// I4: no Job of the recorded UID, then no pod of it. Without a selector: views go by label, and labels can be taken
+    /// off a Job that runs, but not its owner. A Job that is there after all counts as seen.
+    async fn find_recorded(
+        &self,
+        observed: &mut Observed,
+        open: &OpenAttempt,
+    ) -> Result<Confirmed, ApiError> {
+        let namespace = observed.image.as_ref().and_then(|image| image.namespace());
+        let jobs = self.reader.list::<Job>(namespace.as_deref(), "").await?;
+        let recorded = jobs.into_iter().find(|job| job.uid().as_deref() == Some(&open.job_uid));
+        let pods = self.reader.list::<Pod>(namespace.as_deref(), "").await?;
+        let pods = owned(pods, &open.job_uid);
+        let Some(job) = recorded else {
+            return Ok(Confirmed::Gone(pods.iter().all(|pod| jobs::pod_has_ended(pod))));
         };
-        let (namespace, uid) = (image.namespace(), image.uid().unwrap_or_default());
-        let selector = format!("{OWNER_LABEL}={uid}");
-        let jobs = self.reader.list::<Job>(namespace.as_deref(), &selector).await?;
-        if jobs.iter().any(|job| job.uid().as_deref() == Some(&open.job_uid)) {
-            return Ok(false);
-        }
-        let pods = self.reader.list::<Pod>(namespace.as_deref(), &selector).await?;
-        let is_of_job = |pod: &&Pod| jobs::controller_uid(&pod.metadata) == Some(&open.job_uid);
-        Ok(!pods.iter().filter(is_of_job).any(|pod| !jobs::pod_has_ended(pod)))
+        observed.imports.push(Work { job: Arc::new(job), number: open.number, pods });
+        self.is_held(observed, open.number).await
     }
 
     /// Data that should be there and was not seen: asked of the API server before it is called lost.
@@ -352,7 +386,7 @@ impl Image {
         let Some(image) = observed.image.clone() else {
             return Ok(());
         };
-        if observed.record.has_fetched() || observed.record.is_current() {
+        if has_data(observed) {
             let name = names::data_name(&image.name_any(), &observed.record.revision);
             observed.claim = self
                 .confirm_child(
@@ -361,10 +395,12 @@ impl Image {
                     &name,
                 )
                 .await?;
-            let wants_snapshot =
-                crate::surroundings::snapshot_class(&image.spec, &observed.policy).is_some();
-            if wants_snapshot {
+            if observed.snapshot_class().is_some() {
                 let seen = std::mem::replace(&mut observed.snapshot, Presence::Unseen);
+                // Before anything is called lost, an unready snapshot is looked at again too.
+                let is_last = matches!(observed.claim, Presence::Absent);
+                let is_doubtful = is_last && seen.object().is_some_and(|found| !is_ready(found));
+                let seen = if is_doubtful { Presence::Unseen } else { seen };
                 observed.snapshot = self.confirm_child(seen, &image, &name).await?;
             }
         }
@@ -412,6 +448,26 @@ impl Image {
         Ok(content
             .is_some_and(|content| content.spec.volume_snapshot_ref.uid == snapshot.metadata.uid))
     }
+}
+
+/// Those of `pods` that this Job controls.
+fn owned(pods: Vec<Pod>, job_uid: &str) -> Vec<Arc<Pod>> {
+    let ours = pods.into_iter().filter(|pod| jobs::controller_uid(&pod.metadata) == Some(job_uid));
+    ours.map(Arc::new).collect()
+}
+
+/// The object of that name, if it is on its way out: ours and being deleted, or of an image of the same name that is
+/// gone, with which it goes.
+fn leaving<K>(store: &Store<K>, image: &VMDiskImage, name: &str) -> Option<Target>
+where
+    K: kube::Resource<DynamicType = ()> + Send + Sync + 'static,
+{
+    let found = store.get(&Key::new(&image.namespace().unwrap_or_default(), name))?;
+    let owner = jobs::controller(found.meta())?;
+    let is_ours = Some(&owner.uid) == image.metadata.uid.as_ref();
+    let is_going = is_ours && found.meta().deletion_timestamp.is_some();
+    let is_of_the_dead = !is_ours && owner.kind == "VMDiskImage" && owner.name == image.name_any();
+    (is_going || is_of_the_dead).then(|| target_and_uid(&*found).0)
 }
 
 fn target_and_uid<K: kube::Resource<DynamicType = ()>>(object: &K) -> (Target, String) {

@@ -12,20 +12,27 @@
 //!                                        Lost ◀── no copy left ── Ready ◀── ready and bound ── Snapshotting ◀── data
 //! ```
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use otctl_kit::attempt::AttemptStep;
+use otctl_kit::cluster::Target;
 use otctl_types::VMDiskImage;
 use otctl_types::condition::Reason;
 use otctl_types::import::{FailureClass, ImportReason};
-use otctl_types::names::DISK_CHECKSUM_ANNOTATION;
 
+use crate::children;
 use crate::image::ending::{self, Ending};
-use crate::image::observe::{Observed, Presence};
+use crate::image::observe::{Observed, Presence, Work};
+use crate::jobs;
 use crate::names::{self, JobRole};
+use crate::proof::{self, is_going, is_ready};
 use crate::record;
-use crate::snapshots::VolumeSnapshot;
-use crate::surroundings::{Obstacle, obstacle, snapshot_class, spec_problem};
+use crate::snapshots::{VolumeSnapshot, VolumeSnapshotStatus};
+use crate::surroundings::{Obstacle, obstacle, spec_problem};
+
+/// How long a slot is kept for a child that is on its way out.
+const PATIENCE: SignedDuration = SignedDuration::from_secs(10);
 
 /// What is the case with an image.
 #[derive(Clone, Debug)]
@@ -145,8 +152,8 @@ pub fn judge(observed: &Observed, now: Timestamp) -> Verdict {
     let step = observed.attempt(&jobs, hindrance.is_none(), may_go_on(image, observed)).step();
     match step {
         AttemptStep::Idle => without_slot(image, observed, now),
-        AttemptStep::Prepare(number) => prepare(observed, number),
-        AttemptStep::Record { number, job } => Verdict::Recording { number, job },
+        AttemptStep::Prepare(number) => prepare(observed, number, now),
+        AttemptStep::Record { number, job } => record(image, observed, number, job),
         AttemptStep::Start { job } => Verdict::Starting(job),
         AttemptStep::Run { .. } => Verdict::Importing,
         AttemptStep::Stop { job, resource_version }
@@ -195,25 +202,55 @@ fn suspended() -> Ending {
 /// Whether the open attempt still serves the spec.
 fn may_go_on(image: &VMDiskImage, observed: &Observed) -> bool {
     let is_wanted = image.metadata.deletion_timestamp.is_none() && !image.spec.suspend;
-    is_wanted && !is_superseded(image, observed)
+    is_wanted && !is_superseded(image, observed) && !was_stopped(observed) && !cannot_run(observed)
 }
 
-/// Its Job was made for another revision: the name tells.
+/// Its Job was made for another spec. Without the Job, the status tells what it was last written for.
 fn is_superseded(image: &VMDiskImage, observed: &Observed) -> bool {
-    let Some(open) = &observed.record.status.open_attempt else {
+    let status = &observed.record.status;
+    let Some(open) = &status.open_attempt else {
         return false;
     };
+    match observed.import(&open.job_uid) {
+        Some(work) => !serves(image, observed, work),
+        None => status.revision.as_ref().is_some_and(|told| *told != observed.record.revision),
+    }
+}
+
+/// Its Job was started and is suspended again. Not by us: starting it once more would be a fight, so the attempt ends
+/// and the next one waits its time.
+fn was_stopped(observed: &Observed) -> bool {
+    let open = observed.record.status.open_attempt.as_ref();
+    let work = open.and_then(|open| observed.import(&open.job_uid));
+    let was_edited = |job: &Job| job.metadata.generation.is_some_and(|generation| generation > 1);
+    work.is_some_and(|work| jobs::is_suspended(&work.job) && was_edited(&work.job))
+}
+
+/// The Job of a number that is not on record yet: put there, unless it was made for an earlier spec. That one never ran,
+/// so it is replaced, and the number is not used up.
+fn record(image: &VMDiskImage, observed: &Observed, number: i64, job: String) -> Verdict {
+    let work = observed.import(&job);
+    if work.is_some_and(|work| !serves(image, observed, work)) {
+        let resource_version = work.and_then(|work| work.job.metadata.resource_version.clone());
+        return Verdict::Stopping { job, resource_version };
+    }
+    Verdict::Recording { number, job }
+}
+
+/// Whether a Job was made for the spec as it is now: its name tells.
+fn serves(image: &VMDiskImage, observed: &Observed, work: &Work) -> bool {
     let uid = image.metadata.uid.as_deref().unwrap_or_default();
     let name = image.metadata.name.as_deref().unwrap_or_default();
     let expected =
-        names::job_name(name, uid, &observed.record.revision, JobRole::Import, open.number);
-    observed
-        .import(&open.job_uid)
-        .is_some_and(|work| work.job.metadata.name.as_ref() != Some(&expected))
+        names::job_name(name, uid, &observed.record.revision, JobRole::Import, work.number);
+    work.job.metadata.name.as_ref() == Some(&expected)
 }
 
 /// A slot is held: look at the source, then make what the import needs.
-fn prepare(observed: &Observed, number: i64) -> Verdict {
+fn prepare(observed: &Observed, number: i64, now: Timestamp) -> Verdict {
+    if let Some(child) = in_the_way(observed) {
+        return give_way(observed, number, &child, now);
+    }
     if knows_source(observed) {
         return Verdict::Preparing(number);
     }
@@ -225,6 +262,35 @@ fn prepare(observed: &Observed, number: i64) -> Verdict {
             ending => Verdict::ProbeFailed(number, ending),
         },
     }
+}
+
+/// Its pod has not run, and a claim of it is being deleted: no kubelet starts a pod on such a claim, and the claim waits
+/// for the pod.
+fn cannot_run(observed: &Observed) -> bool {
+    let open = observed.record.status.open_attempt.as_ref();
+    let work = open.and_then(|open| observed.import(&open.job_uid));
+    let has_run = |work: &Work| work.pods.iter().any(|pod| jobs::pod_has_run(pod));
+    observed.leaving.is_some() && work.is_some_and(|work| !has_run(work))
+}
+
+/// What holds the name of a child and is on its way out. A snapshot that proves no data is one: were it cut later, it
+/// would be of a disk that is being written.
+fn in_the_way(observed: &Observed) -> Option<Target> {
+    let snapshot = observed.snapshot.object().map(|snapshot| children::target(&**snapshot));
+    observed.leaving.clone().or(snapshot)
+}
+
+/// Most children go within a second or two; the slot is kept that long, and no longer.
+fn give_way(observed: &Observed, number: i64, child: &Target, now: Timestamp) -> Verdict {
+    let since = observed.entry.as_ref().map_or(now, |entry| entry.since.0);
+    if now.duration_since(since) < PATIENCE {
+        return Verdict::Awaiting("a child of an earlier try is on its way out");
+    }
+    let message = format!(
+        "{child} of an earlier image of this name, or of an earlier try, is still being deleted; see its finalizers"
+    );
+    let reason = Reason::OldChildTerminating;
+    Verdict::Releasing(number, Ending::failed(reason, FailureClass::Waiting, message))
 }
 
 /// The source of this revision was looked at by an earlier attempt.
@@ -253,28 +319,18 @@ fn end_of_attempt(image: &VMDiskImage, observed: &Observed) -> Ending {
     let work = open.and_then(|open| observed.import(&open.job_uid));
     let ending =
         work.filter(|work| work.has_ended()).map_or_else(ending::of_nothing, ending::of_import);
-    if ending.failure.is_none() {
-        return ending;
-    }
-    match (image.spec.suspend, is_replaced(observed)) {
-        (true, _) => Ending { bytes: ending.bytes, ..suspended() },
-        (false, true) => Ending {
+    if is_superseded(image, observed) {
+        // What it brought, be it complete, is the data of another spec.
+        return Ending {
             bytes: ending.bytes,
             is_charged: ending.is_charged,
             ..Ending::failed(Reason::Superseded, FailureClass::Waiting, "the spec was changed")
-        },
-        (false, false) => ending,
+        };
     }
-}
-
-/// The status was last written for another revision.
-fn is_replaced(observed: &Observed) -> bool {
-    observed
-        .record
-        .status
-        .revision
-        .as_ref()
-        .is_some_and(|revision| *revision != observed.record.revision)
+    if image.spec.suspend && ending.failure.is_some() {
+        return Ending { bytes: ending.bytes, ..suspended() };
+    }
+    ending
 }
 
 /// No slot is held and none was: data, or what stands in its way.
@@ -302,30 +358,23 @@ fn without_slot(image: &VMDiskImage, observed: &Observed, now: Timestamp) -> Ver
 }
 
 /// The data of the revision in spec was brought, or a copy proves that it was (a status that was wiped or restored).
-fn has_data(observed: &Observed) -> bool {
+pub fn has_data(observed: &Observed) -> bool {
     observed.record.has_fetched() || observed.record.is_current() || is_proven(observed)
 }
 
 fn is_proven(observed: &Observed) -> bool {
-    let is_finished = |claim: &&std::sync::Arc<PersistentVolumeClaim>| {
-        claim
-            .metadata
-            .annotations
-            .as_ref()
-            .is_some_and(|all| all.contains_key(DISK_CHECKSUM_ANNOTATION))
-    };
-    let has_snapshot = observed.snapshot.object().is_some_and(|snapshot| is_ready(snapshot));
-    has_snapshot || observed.claim.object().filter(is_finished).is_some()
-}
-
-fn is_ready(snapshot: &VolumeSnapshot) -> bool {
-    snapshot.status.as_ref().is_some_and(|status| status.ready_to_use == Some(true))
+    let claim = observed.claim.object().map(|claim| &**claim);
+    proof::is_proven(claim, observed.snapshot.object().map(|snapshot| &**snapshot))
 }
 
 /// The data was brought: which copies are there, and which are wanted?
 fn with_data(image: &VMDiskImage, observed: &Observed) -> Verdict {
-    if snapshot_class(&image.spec, &observed.policy).is_none() {
-        return match observed.claim {
+    if observed.snapshot_class().is_none() {
+        let is_news = !observed.record.is_current();
+        return match &observed.claim {
+            Presence::Present(claim) if is_news && is_going(&claim.metadata) => {
+                Verdict::Awaiting("the volume is being deleted")
+            }
             Presence::Present(_) => Verdict::Ready,
             Presence::Absent => Verdict::Lost,
             Presence::Unseen => Verdict::Awaiting("the volume was not seen yet"),
@@ -333,6 +382,9 @@ fn with_data(image: &VMDiskImage, observed: &Observed) -> Verdict {
     }
     match (&observed.snapshot, &observed.claim) {
         (Presence::Present(snapshot), claim) => with_snapshot(image, observed, snapshot, claim),
+        (Presence::Absent, Presence::Present(claim)) if is_going(&claim.metadata) => {
+            Verdict::Awaiting("the volume is being deleted")
+        }
         (Presence::Absent, Presence::Present(_)) => {
             Verdict::Snapshotting { is_missing: true, trouble: None }
         }
@@ -357,6 +409,9 @@ fn with_snapshot(
         .as_ref()
         .is_some_and(|current| current.snapshot == snapshot.metadata.name);
     if !(was_good || is_ready(snapshot) && observed.is_bound) {
+        if matches!(claim, Presence::Absent) && !may_be_cut(snapshot) {
+            return Verdict::Lost;
+        }
         let error = snapshot.status.as_ref().and_then(|status| status.error.as_ref());
         return Verdict::Snapshotting {
             is_missing: false,
@@ -374,10 +429,18 @@ fn with_snapshot(
     }
 }
 
+/// Whether a snapshot whose volume is gone can still become ready: its driver has taken it up and named no error.
+fn may_be_cut(snapshot: &VolumeSnapshot) -> bool {
+    let taken_up = |status: &VolumeSnapshotStatus| {
+        status.bound_volume_snapshot_content_name.is_some() && status.error.is_none()
+    };
+    snapshot.status.as_ref().is_some_and(taken_up)
+}
+
 /// Whether the volume stays beside the snapshot.
 pub fn keeps_volume(image: &VMDiskImage, observed: &Observed) -> bool {
-    let has_snapshot = snapshot_class(&image.spec, &observed.policy).is_some();
-    image.spec.keep_volume.unwrap_or(!has_snapshot)
+    // Without a snapshot the volume is the only copy, whatever the spec says.
+    observed.snapshot_class().is_none() || image.spec.keep_volume == Some(true)
 }
 
 fn given_up(observed: &Observed) -> Option<Obstacle> {

@@ -38,12 +38,12 @@ pub fn decide(observed: &Observed, now: Timestamp) -> Plan<AdmissionQueueStatus>
     if after != before {
         writes.push(Write { action: Action::Swap(json!(after)), because: turn.because(&before) });
     }
-    writes.extend(turn.leftovers());
     writes.extend(turn.marks(now));
     Plan {
         verdict: turn.verdict(),
         writes,
         status: None,
+        clear: turn.leftovers(),
         notices: policy_notice(observed, &turn.reading, &before).into_iter().collect(),
         next: turn.next(now),
     }
@@ -137,7 +137,9 @@ impl<'a> Turn<'a> {
             self.observed.images.iter().map(|image| &**image).collect();
         images.sort_by_cached_key(|image| order_of(image));
         let mut next = self.highest + 1;
-        for image in images {
+        let proven = &self.observed.proven;
+        let is_proven = |image: &&VMDiskImage| image.uid().is_some_and(|uid| proven.contains(&uid));
+        for image in images.into_iter().filter(|image| !is_proven(image)) {
             match want(image, &self.reading.policy, &self.observed.around, self.now) {
                 Want::Nothing => {}
                 Want::GiveUpPlace => self.leaving.push(image),

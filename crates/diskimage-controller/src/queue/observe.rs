@@ -2,12 +2,12 @@
 //! were stale is read from the API server, after the version of the ledger that the admission will replace: the policy,
 //! then Jobs, then pods.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference, Pod};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use kube::ResourceExt;
 use otctl_kit::cluster::{ApiError, Target};
 use otctl_kit::ledger::Unfinished;
@@ -19,6 +19,7 @@ use otctl_types::{AdmissionQueue, VMDiskImage};
 
 use crate::jobs;
 use crate::names::{JobRole, attempt_number};
+use crate::proof;
 use crate::queue::{Queue, decide};
 use crate::surroundings::Surroundings;
 
@@ -29,6 +30,8 @@ pub struct Observed {
     pub queue: Option<Arc<AdmissionQueue>>,
     /// Every image.
     pub images: Vec<Arc<VMDiskImage>>,
+    /// UIDs of images whose status does not tell of data that a copy proves: they say so before they want anything.
+    pub proven: BTreeSet<String>,
     /// Classes of the cluster.
     pub around: Surroundings,
     /// The policy ConfigMap.
@@ -99,6 +102,7 @@ impl Queue {
     pub(super) async fn look(&self) -> Result<Observed, ApiError> {
         let mut observed = Observed {
             queue: self.views.queue(),
+            proven: self.proven(),
             images: self.views.images.all(),
             around: Surroundings::of(&self.views),
             document: self.document_as_seen().await,
@@ -116,6 +120,18 @@ impl Queue {
             observed.work = Some(self.work().await?);
         }
         Ok(observed)
+    }
+
+    /// Images with a copy of their data that their status has forgotten.
+    fn proven(&self) -> BTreeSet<String> {
+        let images = self.views.images.all();
+        let forgetful = images
+            .iter()
+            .filter(|image| image.status.as_ref().is_none_or(|status| status.current.is_none()));
+        forgetful
+            .filter(|image| proof::of_views(&self.views, image))
+            .filter_map(|image| image.uid())
+            .collect()
     }
 
     /// The ConfigMap from the watch; only its absence is confirmed, since absence puts defaults in effect.
@@ -162,7 +178,8 @@ impl Queue {
         let selector = format!("{ROLE_LABEL}={}", JobRole::Import.as_str());
         let jobs = self.reader.list::<Job>(None, &selector).await?;
         let pods = self.reader.list::<Pod>(None, &selector).await?;
-        Ok(unfinished(&jobs, &pods))
+        let images = self.views.images.all().iter().filter_map(|image| image.uid()).collect();
+        Ok(unfinished(&jobs, &pods, &images))
     }
 }
 
@@ -182,7 +199,7 @@ fn present(map: &ConfigMap) -> Document {
 }
 
 /// What has not ended, as entries of the ledger.
-fn unfinished(jobs: &[Job], pods: &[Pod]) -> Work {
+fn unfinished(jobs: &[Job], pods: &[Pod], images: &BTreeSet<String>) -> Work {
     let mut work = Work::default();
     let by_uid: BTreeMap<String, &Job> =
         jobs.iter().filter_map(|job| Some((job.uid()?, job))).collect();
@@ -195,10 +212,22 @@ fn unfinished(jobs: &[Job], pods: &[Pod]) -> Work {
         let job = jobs::controller_uid(&pod.metadata).and_then(|uid| by_uid.get(uid).copied());
         match job.and_then(entry_of) {
             Some(entry) => work.unfinished.push(Unfinished { entry, is_started: true }),
-            None => work.unaccounted += 1,
+            None if is_of_an_image(pod, images) => work.unaccounted += 1,
+            None => {}
         }
     }
     work
+}
+
+/// Whether a pod whose Job is gone was made by an import Job of an image that is there. A label alone is not enough:
+/// whoever may label a pod could keep everybody waiting.
+fn is_of_an_image(pod: &Pod, images: &BTreeSet<String>) -> bool {
+    let is_import = |owner: &&OwnerReference| {
+        owner.kind == "Job" && attempt_number(&owner.name, JobRole::Import).is_some()
+    };
+    let owner = pod.labels().get(OWNER_LABEL);
+    jobs::controller(&pod.metadata).filter(is_import).is_some()
+        && owner.is_some_and(|uid| images.contains(uid))
 }
 
 /// The entry that a Job should have. Its ticket is unknown here; nothing is ordered by it.

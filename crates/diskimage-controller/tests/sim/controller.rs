@@ -9,7 +9,10 @@ use diskimage_controller::progress::ProgressBook;
 use diskimage_controller::queue::{PolicySource, Queue};
 use diskimage_controller::views::Views;
 use diskimage_controller::wiring::{Wake, wire_images, wire_queue};
+use otctl_types::diskimage::VMDiskImageStatus;
 use otctl_types::names::{DEFAULT_NAMESPACE, DEFAULT_POLICY_NAME};
+use otctl_types::{VMDiskImage, condition};
+use serde_json::Value;
 use testbed::script::Role;
 use testbed::sim::{Connection, Order};
 use testbed::{Ending, Feed, Instance, Loop, Sim, Wakes, World, builders};
@@ -18,6 +21,13 @@ use testbed::{Ending, Feed, Instance, Loop, Sim, Wakes, World, builders};
 pub(crate) fn world(order: Order) -> Sim {
     let sim = Sim::new(order).with_process("controller", instance);
     builders::storage(&sim.world);
+    sim
+}
+
+/// A world with one slot, and one controller in it, in the order that reads well.
+pub(crate) fn one_slot() -> Sim {
+    let sim = world(Order::Fixed);
+    builders::policy().concurrency(1).apply(&sim.world);
     sim
 }
 
@@ -77,4 +87,31 @@ pub(crate) fn is_importing(world: &World, image: &str) -> bool {
 /// From now on imports of that image succeed.
 pub(crate) fn let_imports_succeed(world: &World, image: &str) {
     world.script_always(&builders::key(image), Role::Import, Ending::complete(Role::Import));
+}
+
+/// The status of that image; empty before the first write.
+pub(crate) fn status(world: &World, image: &str) -> VMDiskImageStatus {
+    let image = world.read::<VMDiskImage>(&builders::key(image));
+    image.and_then(|image| image.status).unwrap_or_default()
+}
+
+/// Why that image is Ready or is not.
+pub(crate) fn reason(world: &World, image: &str) -> String {
+    let conditions = status(world, image).conditions;
+    condition::find(&conditions, condition::READY)
+        .map(|ready| ready.reason.clone())
+        .unwrap_or_default()
+}
+
+/// Names of everything of that kind, with namespaces.
+pub(crate) fn names(world: &World, kind: &str) -> Vec<String> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let objects = world.list(kind).into_iter().map(|object| object["metadata"].clone());
+    objects.map(|meta| format!("{}/{}", text(&meta["namespace"]), text(&meta["name"]))).collect()
+}
+
+/// How often an import of that image has run to an end, whichever.
+pub(crate) fn imports(world: &World, image: &str) -> usize {
+    let key = builders::key(image);
+    world.runs().iter().filter(|run| run.role == Role::Import && run.image == key).count()
 }

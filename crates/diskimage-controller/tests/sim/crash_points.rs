@@ -115,6 +115,7 @@ fn suspending_and_resuming_survives_every_crash() {
             .edit("VMDiskImage", &key("lab/a"), |image| image["spec"]["suspend"] = json!(true));
         sim.settle();
         assert_eq!(phase(&sim.world, "lab/a"), Some(Phase::Queued), "\n{}", sim.story);
+        let_imports_succeed(&sim.world, "lab/a");
         sim.world
             .edit("VMDiskImage", &key("lab/a"), |image| image["spec"]["suspend"] = json!(false));
         sim.settle();

@@ -3,34 +3,17 @@
 use std::time::Duration;
 
 use otctl_kit::plan::Propagation;
-use otctl_types::VMDiskImage;
 use otctl_types::condition;
-use otctl_types::diskimage::{Phase, VMDiskImageStatus};
+use otctl_types::diskimage::Phase;
 use otctl_types::import::ImportReason;
 use serde_json::json;
 use testbed::builders::{image, key, policy};
 use testbed::golden::compare;
 use testbed::script::Role;
 use testbed::sim::Order;
-use testbed::{Ending, Sim, World, golden};
+use testbed::{Ending, World, golden};
 
-use crate::controller::{is_importing, let_imports_succeed, world};
-
-fn status(world: &World, name: &str) -> VMDiskImageStatus {
-    world.read::<VMDiskImage>(&key(name)).and_then(|image| image.status).unwrap_or_default()
-}
-
-fn reason(world: &World, name: &str) -> String {
-    condition::find(&status(world, name).conditions, condition::READY)
-        .map(|ready| ready.reason.clone())
-        .unwrap_or_default()
-}
-
-fn one_slot() -> Sim {
-    let sim = world(Order::Fixed);
-    policy().concurrency(1).apply(&sim.world);
-    sim
-}
+use crate::controller::{is_importing, let_imports_succeed, one_slot, reason, status, world};
 
 fn data_name(world: &World, name: &str) -> String {
     let current = status(world, name).current.expect("it has data");

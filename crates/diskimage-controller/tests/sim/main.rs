@@ -2,8 +2,14 @@
 //! a crash at every write and with late views. At the end the whole history is
 //! searched for a broken invariant.
 
+#![expect(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+
+mod conditions;
 mod controller;
 mod crash_points;
+mod edits;
 mod life;
+mod loss;
 mod orders;
 mod own_writes;
+mod strangers;

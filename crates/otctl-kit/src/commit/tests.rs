@@ -122,7 +122,7 @@ fn plan(writes: Vec<Write>, status: Option<Value>) -> Plan<Value> {
         message,
         regarding: None,
     };
-    Plan { verdict: "test", writes, status, notices: vec![notice], next: Next::Wait }
+    Plan { status, writes, notices: vec![notice], next: Next::Wait, ..Plan::rest("test") }
 }
 
 async fn run(cluster: &Scripted, plan: &Plan<Value>) -> Result<Committed, CommitError> {

@@ -211,12 +211,14 @@ pub fn attempts_only_grow(history: &[Version]) -> Vec<String> {
     found
 }
 
-/// First tickets follow the order in which the images were created. Images that were ever suspended are left out: they
-/// take their first ticket when they are resumed.
+/// First tickets follow the order in which the images were created, among images that lived at the same time: a number
+/// that only the dead had may be given again. Images that were ever suspended are left out: they take their first ticket
+/// when they are resumed.
 #[must_use]
 pub fn first_tickets_in_order(history: &[Version]) -> Vec<String> {
     let mut created: BTreeMap<&str, (u64, String)> = BTreeMap::new();
     let mut given: BTreeMap<&str, Ticket> = BTreeMap::new();
+    let mut gone: BTreeMap<&str, u64> = BTreeMap::new();
     let mut suspended: BTreeSet<&str> = BTreeSet::new();
     Replay::walk(history, |_, version, _| {
         let object = &version.object;
@@ -224,6 +226,7 @@ pub fn first_tickets_in_order(history: &[Version]) -> Vec<String> {
             created
                 .entry(uid(object))
                 .or_insert_with(|| (version.revision, version.id.key.to_string()));
+            gone.extend((version.verb == Verb::Removed).then(|| (uid(object), version.revision)));
             suspended.extend((object["spec"]["suspend"] == json!(true)).then(|| uid(object)));
             note(&mut given, uid(object), &object["status"]["ticket"]);
         }
@@ -233,23 +236,38 @@ pub fn first_tickets_in_order(history: &[Version]) -> Vec<String> {
             note(&mut given, text(&entry["uid"]), &entry["ticket"]);
         }
     });
-    let mut order: Vec<(u64, Ticket, &str)> = given
+    let mut order: Vec<Life<'_>> = given
         .iter()
         .filter(|(uid, ticket)| !suspended.contains(*uid) && ticket.retry_at().is_none())
         .filter_map(|(uid, ticket)| {
-            created.get(uid).map(|(at, name)| (*at, *ticket, name.as_str()))
+            let (created, name) = created.get(uid)?;
+            let gone = gone.get(uid).copied().unwrap_or(u64::MAX);
+            Some(Life { created: *created, gone, ticket: *ticket, name })
         })
         .collect();
-    order.sort();
-    let inverted = order.windows(2).filter(|pair| pair[0].1 >= pair[1].1);
+    order.sort_by_key(|life| life.created);
+    let pairs = order
+        .iter()
+        .enumerate()
+        .flat_map(|(at, younger)| order[..at].iter().map(move |elder| (elder, younger)));
+    let inverted = pairs
+        .filter(|(elder, younger)| elder.gone > younger.created && elder.ticket >= younger.ticket);
     inverted
-        .map(|pair| {
+        .map(|(elder, younger)| {
             format!(
                 "{} has first ticket {}, {}, created later, has {}",
-                pair[0].2, pair[0].1, pair[1].2, pair[1].1
+                elder.name, elder.ticket, younger.name, younger.ticket
             )
         })
         .collect()
+}
+
+/// An image with a first ticket: between which versions it lived.
+struct Life<'a> {
+    created: u64,
+    gone: u64,
+    ticket: Ticket,
+    name: &'a str,
 }
 
 fn note<'a>(given: &mut BTreeMap<&'a str, Ticket>, uid: &'a str, ticket: &Value) {

@@ -7,7 +7,7 @@ use kube::ResourceExt;
 use kube::core::DynamicObject;
 use otctl_kit::cluster::{ApiError, Target};
 use otctl_kit::expectations::Expectation;
-use otctl_kit::plan::{Action, Next, Plan};
+use otctl_kit::plan::{Action, Next, Plan, Write};
 use otctl_kit::reconciler::{Observation, Reconciler, Refusal, Subject};
 use otctl_kit::store::Key;
 use serde::Serialize;
@@ -65,14 +65,19 @@ impl<R: Reconciler> Reconciler for Linted<R> {
 
 fn fingerprint<S: Serialize>(plan: &Plan<S>) -> String {
     let status = serde_json::to_value(&plan.status).expect("a status serialises");
-    format!("{} {:?} {status} {:?} {:?}", plan.verdict, plan.writes, plan.notices, plan.next)
+    let (writes, clear) = (&plan.writes, &plan.clear);
+    format!("{} {writes:?} {clear:?} {status} {:?} {:?}", plan.verdict, plan.notices, plan.next)
 }
 
 /// What is wrong with `plan`, decided about `subject`.
 #[must_use]
 pub fn lint_plan<S: Serialize>(plan: &Plan<S>, subject: Option<&Subject>) -> Vec<String> {
     let mut problems = lint_words(plan);
-    for write in &plan.writes {
+    let is_deletion = |write: &&Write| matches!(write.action, Action::Delete { .. });
+    if !plan.clear.iter().all(|write| is_deletion(&write)) {
+        problems.push("clears by something else than a deletion".to_owned());
+    }
+    for write in plan.writes.iter().chain(&plan.clear) {
         problems.extend(
             lint_action(&write.action, subject).map(|problem| format!("{write}: {problem}")),
         );
@@ -90,7 +95,7 @@ fn lint_words<S>(plan: &Plan<S>) -> Vec<String> {
     if plan.verdict.is_empty() {
         problems.push("has no verdict".to_owned());
     }
-    if plan.writes.iter().any(|write| write.because.is_empty()) {
+    if plan.writes.iter().chain(&plan.clear).any(|write| write.because.is_empty()) {
         problems.push("has a write without a reason".to_owned());
     }
     let is_word = |reason: &str| {

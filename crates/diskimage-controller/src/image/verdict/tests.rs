@@ -201,6 +201,36 @@ fn a_copy_proves_data_that_a_lost_status_forgot() {
 }
 
 #[test]
+fn a_policy_that_changes_neither_loses_nor_rewrites_finished_data() {
+    let by_policy = || image().policy(|policy| policy.default_snapshot_class = Some("snap".into()));
+    check(image().fetched().current(true).snapshot(true, true).no_claim(), "Ready");
+    check(by_policy().fetched().current(false).claim(), "Ready");
+    check(by_policy().fetched().claim(), "Ready");
+}
+
+#[test]
+fn the_only_copy_is_kept_whatever_the_spec_says() {
+    let facts = image().spec(|spec| spec.keep_volume = Some(false)).fetched().claim();
+    assert!(super::keeps_volume(&image().build(), &facts.observed()));
+}
+
+#[test]
+fn a_pod_that_never_ran_is_not_paid_for() {
+    let waiting = |work: State| image().slot(1).probe(1, work);
+    check(waiting(State::NotStarted), "ends 1 PodNotStarted free");
+    let open = image().slot(1).open(1).import(1, State::NotStarted);
+    check(open, "ends 1 PodNotStarted free");
+}
+
+#[test]
+fn a_failure_after_the_last_byte_is_paid_for_though_it_asked_for_none() {
+    let State::Ended(Some(mut report)) = failed_report(ImportReason::VolumeFull) else { panic!() };
+    report.download_started = false;
+    let open = image().slot(1).open(1).import(1, State::Ended(Some(report)));
+    check(open, "ends 1 VolumeFull charged");
+}
+
+#[test]
 fn an_image_on_its_way_out_is_left_alone() {
     check(image().ticket("1").deleted(), "Gone");
     check(image().fetched().claim().deleted(), "Gone");

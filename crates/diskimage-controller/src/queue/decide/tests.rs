@@ -1,1 +1,259 @@
-//! Cases.
+//! One look at the whole set: who gets a ticket, who gets a slot, who gives one back.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use otctl_kit::ledger::Unfinished;
+use otctl_kit::plan::{Action, Plan};
+use otctl_types::diskimage::{OpenAttempt, VMDiskImageSpec};
+use otctl_types::queue::{ActiveEntry, AdmissionQueueStatus};
+use otctl_types::{AdmissionQueue, AdmissionQueueSpec, VMDiskImage};
+
+use super::{decide, needs_work};
+use crate::queue::observe::{Document, Observed, Trace, Work};
+use crate::surroundings::Surroundings;
+
+fn now() -> Timestamp {
+    "2026-05-01T12:00:00Z".parse().unwrap()
+}
+
+/// A set of images under `concurrency`, with unfinished work already listed.
+fn set(concurrency: u32) -> Observed {
+    let mut queue = AdmissionQueue::new("vmdiskimages", AdmissionQueueSpec::default());
+    queue.metadata.uid = Some("queue".to_owned());
+    queue.metadata.resource_version = Some("1".to_owned());
+    queue.status = Some(AdmissionQueueStatus::default());
+    let entries = [("concurrency".to_owned(), concurrency.to_string())].into();
+    Observed {
+        queue: Some(Arc::new(queue)),
+        images: Vec::new(),
+        proven: [].into(),
+        around: Surroundings {
+            storage: [("fast".to_owned(), "csi".to_owned())].into(),
+            default_storage: Some("fast".to_owned()),
+            snapshot: None,
+        },
+        document: Document::Present { entries, reference: Box::default() },
+        missing: [].into(),
+        work: Some(Work::default()),
+    }
+}
+
+impl Observed {
+    fn image(self, name: &str, ticket: Option<&str>) -> Self {
+        self.image_with(name, ticket, |_| {})
+    }
+
+    /// Created in the order in which they are named.
+    fn image_with(
+        mut self,
+        name: &str,
+        ticket: Option<&str>,
+        change: impl FnOnce(&mut VMDiskImage),
+    ) -> Self {
+        let spec = VMDiskImageSpec { url: format!("http://host/{name}"), ..Default::default() };
+        let mut image = VMDiskImage::new(name, spec);
+        let age = i64::try_from(self.images.len()).unwrap();
+        image.metadata.namespace = Some("lab".to_owned());
+        image.metadata.uid = Some(name.to_owned());
+        image.metadata.resource_version = Some("5".to_owned());
+        image.metadata.creation_timestamp = Some(Time(now() + SignedDuration::from_secs(age)));
+        image.status.get_or_insert_default().ticket = ticket.map(str::to_owned);
+        change(&mut image);
+        self.images.push(Arc::new(image));
+        self
+    }
+
+    fn holds(mut self, name: &str, attempt: i64, ticket: &str) -> Self {
+        let queue = Arc::make_mut(self.queue.as_mut().unwrap());
+        queue.status.as_mut().unwrap().active.push(entry(name, attempt, ticket));
+        self
+    }
+}
+
+fn entry(name: &str, attempt: i64, ticket: &str) -> ActiveEntry {
+    ActiveEntry {
+        namespace: "lab".to_owned(),
+        name: name.to_owned(),
+        uid: name.to_owned(),
+        attempt,
+        ticket: ticket.to_owned(),
+        host: None,
+        since: Time(now()),
+    }
+}
+
+/// `a#1@3`: the slot of a's first attempt, won with ticket 3.
+fn slots(plan: &Plan<AdmissionQueueStatus>) -> Vec<String> {
+    let swaps = plan.writes.iter().filter_map(|write| match &write.action {
+        Action::Swap(status) => serde_json::from_value::<AdmissionQueueStatus>(status.clone()).ok(),
+        _ => None,
+    });
+    let active = swaps.last().map(|status| status.active).unwrap_or_default();
+    active.iter().map(|e| format!("{}#{}@{}", e.name, e.attempt, e.ticket)).collect()
+}
+
+/// `b=2`: b is given ticket 2.
+fn tickets(plan: &Plan<AdmissionQueueStatus>) -> Vec<String> {
+    let marks = plan.writes.iter().filter_map(|write| match &write.action {
+        Action::Mark { target, fields, .. } => {
+            Some(format!("{}={}", target.name, fields["ticket"].as_str().unwrap_or("none")))
+        }
+        _ => None,
+    });
+    marks.collect()
+}
+
+fn check(observed: &Observed, expected_slots: &[&str], expected_tickets: &[&str]) {
+    let plan = decide(observed, now());
+    assert_eq!(slots(&plan), expected_slots, "slots");
+    assert_eq!(tickets(&plan), expected_tickets, "tickets");
+}
+
+#[test]
+fn a_burst_is_admitted_in_the_order_of_creation_and_the_rest_waits_for_its_tickets() {
+    let burst = set(2).image("a", None).image("b", None).image("c", None);
+    check(&burst, &["a#1@1", "b#1@2"], &[]);
+}
+
+#[test]
+fn tickets_follow_when_those_of_the_admitted_stand_in_status() {
+    let set = || set(1).holds("a", 1, "1").image("b", None).image("c", None);
+    check(&set().image("a", None), &["a#1@1"], &[]);
+    check(&set().image("a", Some("1")), &["a#1@1"], &["b=2", "c=3"]);
+}
+
+#[test]
+fn an_image_that_cannot_start_has_its_ticket_before_a_later_one_is_admitted() {
+    let missing = |image: &mut VMDiskImage| image.spec.storage_class = Some("gone".to_owned());
+    let set = set(1).image_with("head", None, missing).image("b", None);
+    check(&set, &[], &["head=1", "b=2"]);
+}
+
+#[test]
+fn a_head_that_cannot_start_holds_nobody_up() {
+    let missing = |image: &mut VMDiskImage| image.spec.storage_class = Some("gone".to_owned());
+    check(&set(1).image_with("head", Some("1"), missing).image("b", Some("2")), &["b#1@2"], &[]);
+}
+
+#[test]
+fn nobody_is_admitted_before_unfinished_work_was_listed() {
+    let unlisted = Observed { work: None, ..set(1).image("a", Some("1")) };
+    assert!(needs_work(&unlisted, now()));
+    check(&unlisted, &[], &[]);
+}
+
+#[test]
+fn a_slot_is_given_back_when_its_number_is_used_up_and_given_on_in_the_same_write() {
+    let closed = |image: &mut VMDiskImage| {
+        let status = image.status.get_or_insert_default();
+        status.last_attempt = Some(1);
+        status.current = Some(otctl_types::diskimage::Current {
+            revision: crate::names::revision(&image.spec),
+            ..Default::default()
+        });
+    };
+    let set = set(1).holds("a", 1, "1").image_with("a", Some("1"), closed).image("b", Some("2"));
+    check(&set, &["b#1@2"], &[]);
+}
+
+#[test]
+fn a_slot_of_an_image_that_is_gone_is_kept_until_nothing_of_it_is_left() {
+    let held = || set(1).holds("a", 1, "1").image("b", Some("2"));
+    let with = |trace| Observed { missing: [("a".to_owned(), trace)].into(), ..held() };
+    for kept in [Trace::Alive, Trace::Pod] {
+        check(&with(kept), &["a#1@1"], &[]);
+    }
+    check(&with(Trace::Nothing), &["b#1@2"], &[]);
+}
+
+#[test]
+fn a_lost_ledger_is_made_whole_before_anybody_is_admitted() {
+    let open = |image: &mut VMDiskImage| {
+        let open = OpenAttempt {
+            number: 3,
+            job_uid: "j".to_owned(),
+            started_at: None,
+            ticket: None,
+            budget: None,
+        };
+        let status = image.status.get_or_insert_default();
+        status.last_attempt = Some(3);
+        status.open_attempt = Some(open);
+    };
+    let work = Work {
+        unfinished: vec![Unfinished { entry: entry("a", 3, "0"), is_started: true }],
+        unaccounted: 0,
+    };
+    let set = set(1).image_with("a", Some("1"), open).image("b", Some("2"));
+    assert!(needs_work(&Observed { work: None, ..set.clone() }, now()), "it is seen at once");
+    check(&Observed { work: Some(work), ..set }, &["a#3@0"], &[]);
+}
+
+#[test]
+fn work_that_nobody_accounts_for_takes_a_slot() {
+    let work = Work { unfinished: Vec::new(), unaccounted: 1 };
+    let set = Observed { work: Some(work), ..set(1).image("a", Some("1")) };
+    check(&set, &[], &[]);
+}
+
+#[test]
+fn a_lowered_limit_admits_nobody_and_ends_nobody() {
+    let running = |image: &mut VMDiskImage| {
+        let open = OpenAttempt {
+            number: 1,
+            job_uid: "j".to_owned(),
+            started_at: None,
+            ticket: None,
+            budget: None,
+        };
+        let status = image.status.get_or_insert_default();
+        status.last_attempt = Some(1);
+        status.open_attempt = Some(open);
+    };
+    let set = set(1)
+        .holds("a", 1, "1")
+        .holds("b", 1, "2")
+        .image_with("a", Some("1"), running)
+        .image_with("b", Some("2"), running)
+        .image("c", Some("3"));
+    check(&set, &["a#1@1", "b#1@2"], &[]);
+}
+
+#[test]
+fn a_suspended_image_gives_up_its_place() {
+    let suspended = |image: &mut VMDiskImage| image.spec.suspend = true;
+    check(&set(1).image_with("a", Some("1"), suspended), &[], &["a=none"]);
+}
+
+#[test]
+fn a_retry_queues_behind_every_ticket_given_until_then() {
+    let failed = |image: &mut VMDiskImage| {
+        let record = crate::record::Record::of(image);
+        let status = image.status.get_or_insert_default();
+        status.last_attempt = Some(1);
+        status.revision = Some(record.revision.clone());
+        status.next_retry_at = Some(Time(now() - SignedDuration::from_secs(1)));
+        status.attempts = vec![otctl_types::diskimage::Attempt {
+            number: 1,
+            ticket: Some("1".to_owned()),
+            reason: Some("ServerError".to_owned()),
+            revision: Some(record.revision),
+            budget: Some(record.budget_key),
+            ..Default::default()
+        }];
+    };
+    let set = set(1).image_with("a", Some("1"), failed).image("b", Some("2"));
+    check(&set, &["b#1@2"], &["a=2+2026-05-01T12:00:00Z"]);
+}
+
+#[test]
+fn the_counts_are_told_with_the_slots() {
+    let plan = decide(&set(1).image("a", Some("1")).image("b", Some("2")), now());
+    let Action::Swap(status) = &plan.writes[0].action else { panic!() };
+    assert_eq!(status["activeCount"], 1);
+    assert_eq!(status["waitingCount"], 1);
+    assert_eq!(status["oldestWaitingTicket"], "2");
+    assert_eq!(status["limit"], 1);
+}
