@@ -90,6 +90,11 @@ async fn serve_snapshot(
     if snapshot.metadata.deletion_timestamp.is_some() {
         return release_snapshot(&snapshot, &context).await;
     }
+    // The change of the content that comes before the snapshot's own wakes us when our view of the snapshot may still be
+    // the old one; judged by that, a snapshot whose claim is gone by now would turn from ready to failed.
+    let Some(snapshot) = context.snapshots(&snapshot).get_opt(&snapshot.name_any()).await? else {
+        return Ok(Action::await_change());
+    };
     if snapshot.is_ready() {
         context.free_claim(&snapshot).await?;
         return Ok(Action::await_change());

@@ -194,8 +194,13 @@ fn a_cluster_without_a_queue_shows_its_images() {
 #[test]
 fn a_running_attempt_shows_its_number_and_progress() {
     let running = with(image("a", 0), |status| {
-        let open =
-            OpenAttempt { number: 2, job_uid: "job".to_owned(), started_at: None, ticket: None };
+        let open = OpenAttempt {
+            number: 2,
+            job_uid: "job".to_owned(),
+            started_at: None,
+            ticket: None,
+            budget: None,
+        };
         status.open_attempt = Some(open);
         status.progress =
             Some(Progress { bytes: 10, total_bytes: Some(40), ..Progress::default() });

@@ -9,13 +9,22 @@ use otctl_types::{AdmissionQueue, VMDiskImage};
 use serde_json::{Value, json};
 use testbed::mask::{EndState, end_state};
 
-use crate::stage::Stage;
+use crate::stage::{Stage, until};
 
 const SNAPSHOT_GROUP: &str = "snapshot.storage.k8s.io";
 
 impl Stage {
-    /// Images, the ledger, and everything that was made for the images, masked.
+    /// Images, the ledger, and everything that was made for the images, masked, once nothing is on its way out any
+    /// more and every Job has been judged.
     pub(crate) async fn end_state(&self) -> EndState {
+        let objects = until("everything has settled", async || {
+            Some(self.everything().await).filter(|objects| objects.iter().all(has_settled))
+        })
+        .await;
+        end_state(objects)
+    }
+
+    async fn everything(&self) -> Vec<Value> {
         let kinds = [
             ApiResource::erase::<VMDiskImage>(&()),
             ApiResource::erase::<AdmissionQueue>(&()),
@@ -29,8 +38,16 @@ impl Stage {
         for kind in &kinds {
             objects.extend(list(&self.client, kind).await);
         }
-        end_state(objects)
+        objects
     }
+}
+
+fn has_settled(object: &Value) -> bool {
+    let conditions = object["status"]["conditions"].as_array();
+    let is_judged =
+        |condition: &Value| condition["type"] == "Complete" || condition["type"] == "Failed";
+    let is_over = object["kind"] != "Job" || conditions.into_iter().flatten().any(is_judged);
+    is_over && object["metadata"]["deletionTimestamp"].is_null()
 }
 
 fn snapshot_kind(kind: &str, plural: &str) -> ApiResource {
@@ -63,6 +80,7 @@ fn told(kind: &str, object: &DynamicObject) -> Value {
             for field in ["creationTime", "snapshotHandle"] {
                 told["status"][field] = Value::Null;
             }
+            told["spec"]["volumeSnapshotRef"]["resourceVersion"] = Value::Null;
         }
         _ => {}
     }

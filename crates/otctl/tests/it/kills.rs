@@ -2,9 +2,6 @@
 
 use std::env;
 use std::fmt::Display;
-use std::fs::File;
-use std::io::{Read as _, Seek as _, SeekFrom};
-use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,11 +12,11 @@ use otctl::demo::peak::{History, Peak};
 use otctl_types::diskimage::Phase;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
-use serde_json::Value;
 use testbed::check;
 use testbed::mask::{EndState, difference};
 
-use crate::stage::{PATIENCE, Stage, phase};
+use crate::controller_log::Log;
+use crate::stage::{Stage, phase};
 use crate::timeline::Timeline;
 
 const LIMIT: usize = 3;
@@ -139,13 +136,7 @@ async fn run(server: &Arc<ImageServer>, images: usize, moments: &[(usize, bool)]
 /// Kills the controller when its log has so many lines about writes, or at the next one after which its pass has more
 /// to write; whether the last thing it said was that.
 async fn kill(stage: &mut Stage, lines: usize, between_writes: bool) -> bool {
-    let mut log = Log::follow(stage.log().to_owned());
-    let mut log = tokio::task::spawn_blocking(move || {
-        log.await_moment(lines, between_writes);
-        log
-    })
-    .await
-    .unwrap();
+    let mut log = Log::await_moment(stage.log(), lines, between_writes).await;
     stage.kill_controller().await;
     log.read();
     log.is_mid_pass()
@@ -154,63 +145,4 @@ async fn kill(stage: &mut Stage, lines: usize, between_writes: bool) -> bool {
 fn told(peak: &Peak) -> String {
     let Peak { entries, pods, transfers } = peak;
     format!("at most {entries} entries, {pods} import pods, {transfers} transfers at once")
-}
-
-/// The log of a controller while it is written.
-struct Log {
-    path: PathBuf,
-    read: u64,
-    rest: String,
-    /// Number and total of every `write n of m`.
-    writes: Vec<(usize, usize)>,
-}
-
-impl Log {
-    fn follow(path: PathBuf) -> Self {
-        Self { path, read: 0, rest: String::new(), writes: Vec::new() }
-    }
-
-    /// Blocks. It looks a thousand times a second: a write takes a few milliseconds, and the kill must come before the
-    /// next one is told.
-    fn await_moment(&mut self, lines: usize, between_writes: bool) {
-        let deadline = Instant::now() + PATIENCE;
-        while self.writes.len() < lines || between_writes && !self.is_mid_pass() {
-            assert!(
-                Instant::now() < deadline,
-                "the controller rests after {} writes, before it is to be killed",
-                self.writes.len()
-            );
-            std::thread::sleep(Duration::from_millis(1));
-            self.read();
-        }
-    }
-
-    fn read(&mut self) {
-        let text = text_from(&self.path, self.read);
-        self.read += text.len() as u64;
-        self.rest.push_str(&text);
-        while let Some((line, rest)) = self.rest.split_once('\n') {
-            self.writes.extend(write_told(line));
-            self.rest = rest.to_owned();
-        }
-    }
-
-    fn is_mid_pass(&self) -> bool {
-        self.writes.last().is_some_and(|(number, total)| number < total)
-    }
-}
-
-fn text_from(path: &Path, offset: u64) -> String {
-    let mut file = File::open(path).unwrap();
-    file.seek(SeekFrom::Start(offset)).unwrap();
-    let mut text = String::new();
-    file.read_to_string(&mut text).unwrap();
-    text
-}
-
-/// `write 2 of 5` as (2, 5).
-fn write_told(line: &str) -> Option<(usize, usize)> {
-    let line: Value = serde_json::from_str(line).ok()?;
-    let (number, total) = line["message"].as_str()?.strip_prefix("write ")?.split_once(" of ")?;
-    Some((number.parse().ok()?, total.parse().ok()?))
 }

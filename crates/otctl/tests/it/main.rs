@@ -1,15 +1,34 @@
 //! The program as people start it.
 
 #![expect(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "seeds and figures of a run are part of its result"
+)]
 
+mod changes;
+mod controller_log;
+mod egress;
 mod end_state;
 mod ending;
+mod hands;
 mod help;
 mod kills;
+mod ledger;
+mod places;
+mod policy;
 mod processes;
 mod queue;
+mod restarts;
+mod retries;
+mod rights;
+mod snapshots;
+mod sources;
 mod stage;
+mod strangers;
 mod timeline;
+mod writes;
 
 use std::process::{Command, Output};
 

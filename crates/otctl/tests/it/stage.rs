@@ -1,38 +1,39 @@
 //! A cluster with the controller on it as it is installed, and everything that a scenario does to it. Nothing here
 //! decides what is right; scenarios do.
 
-use std::collections::BTreeMap;
+mod images;
+mod looks;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use image_server::{Behaviour, Content, ImageServer};
+use image_server::ImageServer;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReviewSpec};
-use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::api::events::v1::Event;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use kube::{Api, Client};
-use local_cluster::audit::{AuditEntry, Mark, service_account_user};
-use local_cluster::storage::{IMMEDIATE_CLASS, SNAPSHOT_CLASS};
+use kube::Client;
+use local_cluster::audit::Mark;
 use local_cluster::{LocalCluster, Options};
 use otctl::installation::{self, ControllerProcess, Launch};
-use otctl_types::condition::{READY, find};
-use otctl_types::diskimage::{AccessMode, Phase, SourceType, VMDiskImageStatus};
-use otctl_types::names::{DEFAULT_NAMESPACE, DISKIMAGE_CONTROLLER, IMAGE_QUEUE, ROLE_LABEL};
-use otctl_types::queue::AdmissionQueueStatus;
-use otctl_types::{AdmissionQueue, VMDiskImage, VMDiskImageSpec};
-use serde_json::{Value, json};
+use otctl_types::names::{DEFAULT_NAMESPACE, DEFAULT_POLICY_NAME, DISKIMAGE_CONTROLLER};
+
+pub(crate) use self::images::{has_ended, phase, ready_reason, status, well_behaved};
+pub(crate) use self::looks::{account, names, pod_phase, told};
 
 /// Where images are.
 pub(crate) const NAMESPACE: &str = "labs";
 /// Whatever is waited for has come by then, or never will: the machine may be busy with compilers.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
-/// How often what is waited for is looked at.
+/// How soon what is waited for is looked at again, and how rarely at most: looking costs the API server.
 const LOOK_AGAIN: Duration = Duration::from_millis(25);
-/// What every controller here logs: a line before each write too.
-const LOG_LEVEL: &str = "--log-level=info,otctl_kit::commit::write=debug";
+const LOOK_RARELY: Duration = Duration::from_millis(200);
+/// Every controller here says a line before each write, and takes the lease of one that was killed after a second and
+/// a half instead of fifteen.
+const FLAGS: [&str; 4] = [
+    "--log-level=info,otctl_kit::commit::write=debug",
+    "--lease-duration=1500ms",
+    "--renew-deadline=1s",
+    "--retry-period=250ms",
+];
 
 /// A cluster, an image server, the installation, and a controller that is started, killed and started again.
 pub(crate) struct Stage {
@@ -68,7 +69,7 @@ impl Stage {
         installation::apply(&client, entries(&server, policy), &[NAMESPACE]).await.unwrap();
         await_rights(&cluster).await;
         let mut launch = Launch::on(&cluster, program).await.unwrap();
-        launch.flags = vec![LOG_LEVEL.to_owned()];
+        launch.flags = FLAGS.map(str::to_owned).to_vec();
         Self { controller: None, launch, starts: 0, server, client, cluster: Some(cluster) }
     }
 
@@ -78,11 +79,6 @@ impl Stage {
         self.starts += 1;
         self.launch.log = self.logs().join(format!("diskimage-controller-{}.log", self.starts));
         self.controller = Some(ControllerProcess::start(&self.launch).unwrap());
-    }
-
-    /// Starts every further controller with this flag too.
-    pub(crate) fn add_flag(&mut self, flag: &str) {
-        self.launch.flags.push(flag.to_owned());
     }
 
     /// Kills the controller as a crash would.
@@ -98,6 +94,14 @@ impl Stage {
     /// The log of the controller that was started last.
     pub(crate) fn log(&self) -> &Path {
         &self.launch.log
+    }
+
+    /// Waits until the controller that was started last has logged this.
+    pub(crate) async fn await_log(&self, part: &str) {
+        until(&format!("the controller logs {part}"), async || {
+            std::fs::read_to_string(self.log()).unwrap().contains(part).then_some(())
+        })
+        .await;
     }
 
     fn logs(&self) -> PathBuf {
@@ -150,275 +154,16 @@ impl Drop for Stage {
     }
 }
 
-/// Images.
-impl Stage {
-    /// Serves `content` as it behaves at `/<name>` and gives the image that asks for it: a raw disk of 1 MiB with a
-    /// snapshot.
-    pub(crate) fn image(&self, name: &str, content: Content, behaviour: Behaviour) -> VMDiskImage {
-        self.server.add(name, content);
-        self.server.behave(name, behaviour).unwrap();
-        self.image_of(name, &self.server.url(name))
-    }
-
-    /// The image that asks for whatever is at `url`.
-    pub(crate) fn image_of(&self, name: &str, url: &str) -> VMDiskImage {
-        let spec = VMDiskImageSpec {
-            url: url.to_owned(),
-            source_type: SourceType::Http,
-            access_modes: vec![AccessMode::ReadWriteOnce],
-            disk_size: Some("1Mi".to_owned()),
-            storage_class: Some(IMMEDIATE_CLASS.to_owned()),
-            snapshot_class: Some(SNAPSHOT_CLASS.to_owned()),
-            ..VMDiskImageSpec::default()
-        };
-        let mut image = VMDiskImage::new(name, spec);
-        image.metadata.namespace = Some(NAMESPACE.to_owned());
-        image
-    }
-
-    /// Creates an image.
-    pub(crate) async fn create(&self, image: &VMDiskImage) -> VMDiskImage {
-        self.images().create(&PostParams::default(), image).await.unwrap()
-    }
-
-    /// Creates, one after the other, so that their order is known.
-    pub(crate) async fn create_all(&self, images: &[VMDiskImage]) {
-        for image in images {
-            self.create(image).await;
-        }
-    }
-
-    /// Images of the namespace.
-    pub(crate) fn images(&self) -> Api<VMDiskImage> {
-        Api::namespaced(self.client.clone(), NAMESPACE)
-    }
-
-    /// The image as it is now.
-    pub(crate) async fn read(&self, name: &str) -> VMDiskImage {
-        self.images().get(name).await.unwrap()
-    }
-
-    /// Changes an image by a merge patch.
-    pub(crate) async fn patch(&self, name: &str, patch: &Value) {
-        self.images().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
-    }
-
-    /// Deletes an image and does not wait.
-    pub(crate) async fn delete(&self, name: &str) {
-        self.images().delete(name, &DeleteParams::default()).await.unwrap();
-    }
-
-    /// Waits until an image is as wanted, and gives it.
-    pub(crate) async fn await_image(
-        &self,
-        name: &str,
-        is_wanted: impl Fn(&VMDiskImageStatus) -> bool,
-    ) -> VMDiskImage {
-        let (images, mut last) = (self.images(), None);
-        let waited = tokio::time::timeout(PATIENCE, async {
-            loop {
-                let image = images.get(name).await.unwrap();
-                if image.status.as_ref().is_some_and(&is_wanted) {
-                    return image;
-                }
-                last = image.status;
-                tokio::time::sleep(LOOK_AGAIN).await;
-            }
-        });
-        let found = waited.await.ok();
-        found.unwrap_or_else(|| panic!("'{name}' did not become as wanted: {}", pretty(&last)))
-    }
-
-    /// Waits until an image has this phase, and gives it.
-    pub(crate) async fn await_phase(&self, name: &str, phase: Phase) -> VMDiskImage {
-        self.await_image(name, |status| status.phase == Some(phase)).await
-    }
-
-    /// Waits until an image says this reason on Ready, and gives it.
-    pub(crate) async fn await_reason(&self, name: &str, reason: &str) -> VMDiskImage {
-        self.await_image(name, |status| ready_reason(status) == reason).await
-    }
-
-    /// Waits until every image has succeeded or failed, for as long as one more does within [`PATIENCE`]; all images.
-    pub(crate) async fn await_all_ended(&self) -> Vec<VMDiskImage> {
-        let (mut ended_before, mut deadline) = (0, Instant::now() + PATIENCE);
-        loop {
-            let images = self.images().list(&ListParams::default()).await.unwrap().items;
-            let ended = images.iter().filter(|image| has_ended(image)).count();
-            if ended == images.len() {
-                return images;
-            }
-            if ended > ended_before {
-                (ended_before, deadline) = (ended, Instant::now() + PATIENCE);
-            }
-            let open = images.iter().find(|image| !has_ended(image));
-            assert!(
-                Instant::now() < deadline,
-                "{ended} of {} ended; one that did not: {}",
-                images.len(),
-                pretty(&open)
-            );
-            tokio::time::sleep(LOOK_AGAIN * 4).await;
-        }
-    }
-}
-
-/// The ledger, Jobs and pods.
-impl Stage {
-    /// The queue's object.
-    pub(crate) fn queues(&self) -> Api<AdmissionQueue> {
-        Api::all(self.client.clone())
-    }
-
-    /// The status of the ledger as it is now; empty when there is none.
-    pub(crate) async fn ledger(&self) -> AdmissionQueueStatus {
-        let queue = self.queues().get_opt(IMAGE_QUEUE).await.unwrap();
-        queue.and_then(|queue| queue.status).unwrap_or_default()
-    }
-
-    /// Waits until the ledger is as wanted, and gives it.
-    pub(crate) async fn await_ledger(
-        &self,
-        what: &str,
-        is_wanted: impl Fn(&AdmissionQueueStatus) -> bool,
-    ) -> AdmissionQueueStatus {
-        until(what, async || Some(self.ledger().await).filter(&is_wanted)).await
-    }
-
-    /// The names in the ledger, in order.
-    pub(crate) async fn active(&self) -> Vec<String> {
-        names(&self.ledger().await)
-    }
-
-    /// Import Jobs.
-    pub(crate) async fn import_jobs(&self) -> Vec<Job> {
-        let jobs: Api<Job> = Api::namespaced(self.client.clone(), NAMESPACE);
-        jobs.list(&imports()).await.unwrap().items
-    }
-
-    /// Import pods.
-    pub(crate) async fn import_pods(&self) -> Vec<Pod> {
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), NAMESPACE);
-        pods.list(&imports()).await.unwrap().items
-    }
-
-    /// Import pods that run, by name, with their UIDs.
-    pub(crate) async fn running(&self) -> BTreeMap<String, String> {
-        let pods = self.import_pods().await;
-        let running = pods.into_iter().filter(|pod| pod_phase(pod) == "Running");
-        running
-            .map(|pod| {
-                (pod.metadata.name.unwrap_or_default(), pod.metadata.uid.unwrap_or_default())
-            })
-            .collect()
-    }
-
-    /// Waits until so many import pods run, each with its transfer open at the server, and gives their UIDs by name.
-    pub(crate) async fn await_running(&self, count: usize) -> BTreeMap<String, String> {
-        until(&format!("{count} imports run"), async || {
-            let is_open = self.server.totals().counts.open_data == count;
-            Some(self.running().await).filter(|running| running.len() == count && is_open)
-        })
-        .await
-    }
-
-    /// The controller's lease.
-    pub(crate) async fn lease(&self) -> Lease {
-        let leases: Api<Lease> = Api::namespaced(self.client.clone(), DEFAULT_NAMESPACE);
-        leases.get(DISKIMAGE_CONTROLLER).await.unwrap()
-    }
-
-    /// Events in a namespace.
-    pub(crate) async fn events(&self, namespace: &str) -> Vec<Event> {
-        let events: Api<Event> = Api::namespaced(self.client.clone(), namespace);
-        events.list(&ListParams::default()).await.unwrap().items
-    }
-}
-
-/// What the controller asked of the API server.
-impl Stage {
-    /// The end of the audit log.
-    pub(crate) fn mark(&self) -> Mark {
-        self.cluster().audit().mark().unwrap()
-    }
-
-    /// Everything that anybody asked since then.
-    pub(crate) fn audit(&self, since: Mark) -> Vec<AuditEntry> {
-        self.cluster().audit().since(since).unwrap()
-    }
-
-    /// Everything that the controller's account asked since then.
-    pub(crate) fn requests(&self, since: Mark) -> Vec<AuditEntry> {
-        let account = account();
-        let mut entries = self.audit(since);
-        entries.retain(|entry| entry.user == account);
-        entries
-    }
-
-    /// The controller's writes since then, those of its lease left out.
-    pub(crate) fn writes(&self, since: Mark) -> Vec<AuditEntry> {
-        let mut entries = self.requests(since);
-        entries.retain(|entry| entry.is_write() && entry.resource != "leases");
-        entries
-    }
-}
-
-/// A server that does nothing wrong.
-pub(crate) fn well_behaved() -> Behaviour {
-    Behaviour::new()
-}
-
-/// Why an image is Ready or is not.
-pub(crate) fn ready_reason(status: &VMDiskImageStatus) -> &str {
-    find(&status.conditions, READY).map_or("", |ready| ready.reason.as_str())
-}
-
-/// Whether an image has succeeded or failed.
-pub(crate) fn has_ended(image: &VMDiskImage) -> bool {
-    matches!(phase(image), Some(Phase::Succeeded | Phase::Failed))
-}
-
-/// The phase of an image.
-pub(crate) fn phase(image: &VMDiskImage) -> Option<Phase> {
-    image.status.as_ref().and_then(|status| status.phase)
-}
-
-/// The status of an image; empty before the first write.
-pub(crate) fn status(image: &VMDiskImage) -> VMDiskImageStatus {
-    image.status.clone().unwrap_or_default()
-}
-
-/// The names in a ledger, in order.
-pub(crate) fn names(ledger: &AdmissionQueueStatus) -> Vec<String> {
-    ledger.active.iter().map(|entry| entry.name.clone()).collect()
-}
-
-/// The phase of a pod.
-pub(crate) fn pod_phase(pod: &Pod) -> &str {
-    pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
-}
-
-/// The user name of the controller's account.
-pub(crate) fn account() -> String {
-    service_account_user(DEFAULT_NAMESPACE, DISKIMAGE_CONTROLLER)
-}
-
-/// A request as one line.
-pub(crate) fn told(entry: &AuditEntry) -> String {
-    let AuditEntry { verb, namespace, name, code, request_object, .. } = entry;
-    let body = request_object.as_ref().map(Value::to_string).unwrap_or_default();
-    format!("{code} {verb} {} {namespace}/{name} {body}", entry.target())
-}
-
 /// Waits until `look` gives something, and ends the test with `what` if it does not within [`PATIENCE`].
 pub(crate) async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
+    let (deadline, mut pause) = (Instant::now() + PATIENCE, LOOK_AGAIN);
     loop {
         if let Some(found) = look().await {
             return found;
         }
         assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(pause).await;
+        pause = (pause * 5 / 4).min(LOOK_RARELY);
     }
 }
 
@@ -435,7 +180,7 @@ async fn await_rights(cluster: &LocalCluster) {
     let rights = [
         ("pelotech.ot", "vmdiskimages", "list", None),
         ("coordination.k8s.io", "leases", "get", Some(DISKIMAGE_CONTROLLER)),
-        ("", "configmaps", "get", Some(otctl_types::names::DEFAULT_POLICY_NAME)),
+        ("", "configmaps", "get", Some(DEFAULT_POLICY_NAME)),
     ];
     for (group, resource, verb, name) in rights {
         let attributes = ResourceAttributes {
@@ -453,12 +198,4 @@ async fn await_rights(cluster: &LocalCluster) {
         };
         cluster.await_right(spec).await.unwrap();
     }
-}
-
-fn imports() -> ListParams {
-    ListParams::default().labels(&format!("{ROLE_LABEL}=import"))
-}
-
-fn pretty(value: &impl serde::Serialize) -> String {
-    serde_json::to_string_pretty(&json!(value)).unwrap()
 }

@@ -329,6 +329,7 @@ fn begin(
         job_uid: job.metadata.uid.clone().unwrap_or_default(),
         started_at: None,
         ticket: status.ticket.clone(),
+        budget: None,
     };
     plan.status = Some(VMDiskImageStatus {
         phase: Some(Phase::Syncing),

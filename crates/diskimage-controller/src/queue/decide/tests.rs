@@ -86,11 +86,11 @@ fn entry(name: &str, attempt: i64, ticket: &str) -> ActiveEntry {
 
 /// `a#1@3`: the slot of a's first attempt, won with ticket 3.
 fn slots(plan: &Plan<AdmissionQueueStatus>) -> Vec<String> {
-    let swaps = plan.writes.iter().filter_map(|write| match &write.action {
+    let mut swaps = plan.writes.iter().filter_map(|write| match &write.action {
         Action::Swap(status) => serde_json::from_value::<AdmissionQueueStatus>(status.clone()).ok(),
         _ => None,
     });
-    let active = swaps.last().map(|status| status.active).unwrap_or_default();
+    let active = swaps.next_back().map(|status| status.active).unwrap_or_default();
     active.iter().map(|e| format!("{}#{}@{}", e.name, e.attempt, e.ticket)).collect()
 }
 

@@ -1,0 +1,198 @@
+//! What an image costs the API server, and what it costs when nothing happens. The lists are those of ARCHITECTURE.md.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use image_server::Content;
+use local_cluster::audit::{AuditEntry, Mark};
+use otctl_types::diskimage::Phase;
+use serde_json::Value;
+
+use crate::stage::{NAMESPACE, Stage, phase, told, until, well_behaved};
+
+/// More than a first look reads.
+const SIZE: u64 = 80 << 10;
+/// Images at rest, and how long nothing may be written about them.
+const RESTING: usize = 200;
+const REST: Duration = Duration::from_secs(60);
+
+/// Writes by what they are.
+type Table = BTreeMap<String, usize>;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_successful_image_costs_exactly_what_is_listed() {
+    let mut stage = Stage::set(&[("concurrency", "1")]).await;
+    stage.start_controller();
+    stage.await_ledger("the queue rests", |ledger| ledger.limit == Some(1)).await;
+    let at_rest = quiet(&stage).await;
+
+    stage.create(&stage.image("at-once", Content::generated(SIZE, 1), well_behaved())).await;
+    stage.await_phase("at-once", Phase::Succeeded).await;
+    let after_one = quiet(&stage).await;
+    expect(&stage, at_rest, &table(&admitted_at_once(&[])));
+
+    let first = stage.image("first", Content::generated(SIZE, 2), well_behaved());
+    let second = stage.image("second", Content::generated(SIZE, 3), well_behaved());
+    stage.create_all(&[first, second]).await;
+    stage.await_all_ended().await;
+    quiet(&stage).await;
+    let second = of(&stage.writes(after_one), "second");
+    assert_eq!(second, table(&waited()), "it waited");
+    expect_effect(&stage, Mark::default());
+    stage.finish().await;
+}
+
+/// Status 4, children 5 and the start, clean-up 2, Events 2, ledger: admission and release.
+fn admitted_at_once<'a>(more: &[(&'a str, usize)]) -> Vec<(&'a str, usize)> {
+    let mut writes = vec![
+        ("update admissionqueues/status", 2),
+        ("patch vmdiskimages/status", 4),
+        ("create jobs", 2),
+        ("patch jobs", 1),
+        ("create persistentvolumeclaims", 2),
+        ("create volumesnapshots", 1),
+        ("delete persistentvolumeclaims", 2),
+        ("create events", 2),
+    ];
+    writes.extend(more);
+    writes
+}
+
+/// The same, and two more of its status: the ticket, and Queued. Its ledger writes are shared and not told apart.
+fn waited() -> Vec<(&'static str, usize)> {
+    let mut writes = admitted_at_once(&[]);
+    writes.retain(|(write, _)| *write != "update admissionqueues/status");
+    for (write, count) in &mut writes {
+        if *write == "patch vmdiskimages/status" {
+            *count += 2;
+        }
+    }
+    writes
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_hundred_images_at_rest_cause_no_write() {
+    let mut stage = Stage::set(&[("concurrency", "100")]).await;
+    stage.start_controller();
+    for number in 0..RESTING {
+        stage.create(&resting(&stage, number)).await;
+    }
+    until("all are at rest", async || {
+        let images = stage.images().list(&kube::api::ListParams::default()).await.unwrap().items;
+        images.iter().all(rests).then_some(())
+    })
+    .await;
+    quiet(&stage).await;
+    let mark = stage.mark();
+    // The one place where time has to pass: there is no event to wait for when nothing is to happen.
+    tokio::time::sleep(REST).await;
+    let writes: Vec<String> = stage.writes(mark).iter().map(told).collect();
+    let renewals = stage.requests(mark).iter().filter(|entry| entry.is_write()).count();
+    let reads = stage.requests(mark).len() - renewals;
+    println!(
+        "{RESTING} images at rest for {REST:?}: {} writes, {renewals} lease renewals, {reads} reads",
+        writes.len()
+    );
+    assert!(writes.is_empty(), "{}", writes.join("\n"));
+    assert!(renewals > 0, "the controller lives");
+    expect_effect(&stage, Mark::default());
+    stage.finish().await;
+}
+
+/// A few that are done, some that failed for good, some that are suspended, some whose class is missing.
+fn resting(stage: &Stage, number: usize) -> otctl_types::VMDiskImage {
+    let name = format!("image-{number}");
+    match number % 10 {
+        0 => stage.image(&name, Content::generated(SIZE, 4), well_behaved()),
+        1..=4 => stage.image_of(&name, &stage.server.url("nowhere")),
+        5..=7 => {
+            let mut image = stage.image_of(&name, &stage.server.url("nowhere"));
+            image.spec.suspend = true;
+            image
+        }
+        _ => {
+            let mut image = stage.image_of(&name, &stage.server.url("nowhere"));
+            image.spec.storage_class = Some("missing".to_owned());
+            image
+        }
+    }
+}
+
+fn rests(image: &otctl_types::VMDiskImage) -> bool {
+    let reason = image.status.as_ref().map(crate::stage::ready_reason).unwrap_or_default();
+    matches!(phase(image), Some(Phase::Succeeded | Phase::Failed))
+        || matches!(reason, "Suspended" | "StorageClassNotFound")
+}
+
+/// Waits until the controller has written nothing for two seconds, and gives the end of the log.
+async fn quiet(stage: &Stage) -> Mark {
+    let (mut mark, mut since) = (stage.mark(), Instant::now());
+    until("the controller rests", async || {
+        if !stage.writes(mark).is_empty() {
+            (mark, since) = (stage.mark(), Instant::now());
+        }
+        (since.elapsed() > Duration::from_secs(2)).then_some(())
+    })
+    .await;
+    stage.mark()
+}
+
+/// The controller's writes since then are exactly these.
+fn expect(stage: &Stage, since: Mark, wanted: &Table) {
+    let writes = stage.writes(since);
+    let found = count(&writes);
+    let total: usize = found.values().sum();
+    let told: Vec<String> = writes.iter().map(told).collect();
+    println!("an image that is admitted at once costs {total} writes: {found:?}");
+    assert_eq!(found, *wanted, "{}", told.join("\n"));
+}
+
+/// The writes about one image: to itself, and to what is named after it.
+fn of(writes: &[AuditEntry], name: &str) -> Table {
+    let is_about = |entry: &&AuditEntry| {
+        let object = entry.request_object.as_ref();
+        let given = object.and_then(|object| object["metadata"]["name"].as_str());
+        entry.namespace == NAMESPACE
+            && (entry.name.starts_with(name) || given.is_some_and(|given| given.starts_with(name)))
+    };
+    let about: Vec<AuditEntry> = writes.iter().filter(is_about).cloned().collect();
+    println!("{name} costs {} writes: {:?}", about.len(), count(&about));
+    count(&about)
+}
+
+fn count(writes: &[AuditEntry]) -> Table {
+    let mut table = Table::new();
+    for entry in writes {
+        *table.entry(format!("{} {}", entry.verb, entry.target())).or_default() += 1;
+    }
+    table
+}
+
+fn table(writes: &[(&str, usize)]) -> Table {
+    writes.iter().map(|(write, count)| ((*write).to_owned(), *count)).collect()
+}
+
+/// No write was refused, and none left the object at the version that it had.
+fn expect_effect(stage: &Stage, since: Mark) {
+    let account = crate::stage::account();
+    let mut versions: BTreeMap<(String, String, String), String> = BTreeMap::new();
+    let mut idle = Vec::new();
+    for entry in stage.audit(since).iter().filter(|entry| entry.is_write()) {
+        let is_ours = entry.user == account;
+        let is_refused = !entry.is_success() && entry.resource != "leases";
+        let name = (entry.resource.clone(), entry.namespace.clone(), entry.name.clone());
+        let version = entry.response_object.as_ref().and_then(version);
+        let is_same = version.is_some() && versions.get(&name) == version.as_ref();
+        if is_ours && (is_refused || is_same) {
+            idle.push(told(entry));
+        }
+        if let Some(version) = version.filter(|_| entry.is_success()) {
+            versions.insert(name, version);
+        }
+    }
+    assert!(idle.is_empty(), "writes without effect:\n{}", idle.join("\n"));
+}
+
+fn version(object: &Value) -> Option<String> {
+    object["metadata"]["resourceVersion"].as_str().map(str::to_owned)
+}
