@@ -2,37 +2,32 @@
 //! the absence of a Job and its pods before an attempt is closed without a result, the absence of data before it is
 //! called lost.
 
-use std::collections::BTreeMap;
+mod confirm;
+
 use std::sync::Arc;
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
-use kube::core::NamespaceResourceScope;
-use otctl_kit::attempt::{AttemptFacts, Confirmed, JobFacts, Need};
+use otctl_kit::attempt::{AttemptFacts, Confirmed, JobFacts};
 use otctl_kit::cluster::{ApiError, Target};
 use otctl_kit::ledger;
 use otctl_kit::reconciler::{Observation, Subject};
 use otctl_kit::store::{Key, Store};
-use otctl_types::diskimage::{OpenAttempt, Phase, VMDiskImageStatus};
+use otctl_types::VMDiskImage;
+use otctl_types::diskimage::{Phase, VMDiskImageStatus};
 use otctl_types::import::Progress;
-use otctl_types::names::OWNER_LABEL;
 use otctl_types::queue::ActiveEntry;
-use otctl_types::{AdmissionQueue, VMDiskImage};
 use policy::{Policy, Ticket};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use crate::config::Settings;
 use crate::image::Image;
-use crate::image::verdict::has_data;
 use crate::jobs;
 use crate::names::{self, JobRole, attempt_number};
-use crate::proof::is_ready;
 use crate::record::Record;
-use crate::snapshots::{VolumeSnapshot, VolumeSnapshotContent};
+use crate::snapshots::VolumeSnapshot;
 use crate::surroundings::{Surroundings, snapshot_class};
-use crate::views::{effective_policy, queue_key};
+use crate::views::effective_policy;
 
 /// Everything an image is decided on.
 #[derive(Clone, Debug)]
@@ -315,145 +310,6 @@ impl Image {
             images.iter().filter_map(|image| image.status.as_ref()).filter(|other| waits(other));
         others.filter(|other| ticket(other).is_some_and(|theirs| theirs < own)).count()
     }
-
-    /// A Job that has ended without a pod that was seen: the pods' watch is behind, or the pod is gone.
-    async fn complete_reports(&self, observed: &mut Observed) -> Result<(), ApiError> {
-        let namespace = observed.image.as_ref().and_then(|image| image.namespace());
-        for work in observed.imports.iter_mut().chain(&mut observed.probes) {
-            let is_due = jobs::job_has_ended(&work.job) && work.ended_pod().is_none();
-            if !is_due || observed.record.last() > work.number {
-                continue;
-            }
-            let uid = work.job.uid().unwrap_or_default();
-            work.pods =
-                self.pods_of(namespace.as_deref(), &uid, &work.job.labels().clone()).await?;
-        }
-        Ok(())
-    }
-
-    async fn pods_of(
-        &self,
-        namespace: Option<&str>,
-        job_uid: &str,
-        labels: &BTreeMap<String, String>,
-    ) -> Result<Vec<Arc<Pod>>, ApiError> {
-        let owner = labels.get(OWNER_LABEL).map(String::as_str).unwrap_or_default();
-        let pods = self.reader.list::<Pod>(namespace, &format!("{OWNER_LABEL}={owner}")).await?;
-        Ok(owned(pods, job_uid))
-    }
-
-    /// The consistent read that the protocol asks for.
-    async fn confirm(&self, observed: &mut Observed) -> Result<Confirmed, ApiError> {
-        let jobs = observed.job_facts();
-        match observed.attempt(&jobs, true, true).need() {
-            Need::Nothing => Ok(Confirmed::Nothing),
-            Need::Ledger(number) => self.is_held(observed, number).await,
-            Need::Absence(open) => {
-                let open = open.clone();
-                self.find_recorded(observed, &open).await
-            }
-        }
-    }
-
-    async fn is_held(&self, observed: &Observed, number: i64) -> Result<Confirmed, ApiError> {
-        let queue = self.reader.get::<AdmissionQueue>(None, &queue_key().name).await?;
-        let status = queue.as_ref().and_then(|queue| queue.status.as_ref());
-        let uid = observed.image.as_ref().and_then(|image| image.uid()).unwrap_or_default();
-        Ok(Confirmed::Held(ledger::holds(status, &uid, number)))
-    }
-
-    /// I4: no Job of the recorded UID, then no pod of it. Without a selector: views go by label, and labels can be taken
-    /// off a Job that runs, but not its owner. A Job that is there after all counts as seen.
-    async fn find_recorded(
-        &self,
-        observed: &mut Observed,
-        open: &OpenAttempt,
-    ) -> Result<Confirmed, ApiError> {
-        let namespace = observed.image.as_ref().and_then(|image| image.namespace());
-        let jobs = self.reader.list::<Job>(namespace.as_deref(), "").await?;
-        let recorded = jobs.into_iter().find(|job| job.uid().as_deref() == Some(&open.job_uid));
-        let pods = self.reader.list::<Pod>(namespace.as_deref(), "").await?;
-        let pods = owned(pods, &open.job_uid);
-        let Some(job) = recorded else {
-            return Ok(Confirmed::Gone(pods.iter().all(|pod| jobs::pod_has_ended(pod))));
-        };
-        observed.imports.push(Work { job: Arc::new(job), number: open.number, pods });
-        self.is_held(observed, open.number).await
-    }
-
-    /// Data that should be there and was not seen: asked of the API server before it is called lost.
-    async fn confirm_data(&self, observed: &mut Observed) -> Result<(), ApiError> {
-        let Some(image) = observed.image.clone() else {
-            return Ok(());
-        };
-        if has_data(observed) {
-            let name = names::data_name(&image.name_any(), &observed.record.revision);
-            observed.claim = self
-                .confirm_child(
-                    std::mem::replace(&mut observed.claim, Presence::Unseen),
-                    &image,
-                    &name,
-                )
-                .await?;
-            if observed.snapshot_class().is_some() {
-                let seen = std::mem::replace(&mut observed.snapshot, Presence::Unseen);
-                // Before anything is called lost, an unready snapshot is looked at again too.
-                let is_last = matches!(observed.claim, Presence::Absent);
-                let is_doubtful = is_last && seen.object().is_some_and(|found| !is_ready(found));
-                let seen = if is_doubtful { Presence::Unseen } else { seen };
-                observed.snapshot = self.confirm_child(seen, &image, &name).await?;
-            }
-        }
-        let current = observed.record.status.current.as_ref();
-        let is_known = current.is_some_and(|current| {
-            current.snapshot.as_deref()
-                == Some(&*names::data_name(&image.name_any(), &observed.record.revision))
-        });
-        observed.is_bound = is_known || self.is_bound(observed.snapshot.object()).await?;
-        Ok(())
-    }
-
-    async fn confirm_child<K>(
-        &self,
-        seen: Presence<K>,
-        image: &VMDiskImage,
-        name: &str,
-    ) -> Result<Presence<K>, ApiError>
-    where
-        K: kube::Resource<DynamicType = (), Scope = NamespaceResourceScope>
-            + DeserializeOwned
-            + Serialize,
-    {
-        if matches!(seen, Presence::Present(_)) {
-            return Ok(seen);
-        }
-        let found = self.reader.get::<K>(image.namespace().as_deref(), name).await?;
-        let ours =
-            found.filter(|child| jobs::controller_uid(child.meta()) == image.uid().as_deref());
-        Ok(ours.map_or(Presence::Absent, |child| Presence::Present(Arc::new(child))))
-    }
-
-    /// Whether a ready snapshot and its content name each other.
-    async fn is_bound(&self, snapshot: Option<&Arc<VolumeSnapshot>>) -> Result<bool, ApiError> {
-        let Some(snapshot) = snapshot else {
-            return Ok(false);
-        };
-        let status = snapshot.status.as_ref().filter(|status| status.ready_to_use == Some(true));
-        let Some(content) =
-            status.and_then(|status| status.bound_volume_snapshot_content_name.as_deref())
-        else {
-            return Ok(false);
-        };
-        let content = self.reader.get::<VolumeSnapshotContent>(None, content).await?;
-        Ok(content
-            .is_some_and(|content| content.spec.volume_snapshot_ref.uid == snapshot.metadata.uid))
-    }
-}
-
-/// Those of `pods` that this Job controls.
-fn owned(pods: Vec<Pod>, job_uid: &str) -> Vec<Arc<Pod>> {
-    let ours = pods.into_iter().filter(|pod| jobs::controller_uid(&pod.metadata) == Some(job_uid));
-    ours.map(Arc::new).collect()
 }
 
 /// The object of that name, if it is on its way out: ours and being deleted, or of an image of the same name that is

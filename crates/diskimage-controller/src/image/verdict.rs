@@ -12,23 +12,25 @@
 //!                                        Lost ◀── no copy left ── Ready ◀── ready and bound ── Snapshotting ◀── data
 //! ```
 
+mod data;
+mod waiting;
+
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use otctl_kit::attempt::AttemptStep;
 use otctl_kit::cluster::Target;
 use otctl_types::VMDiskImage;
 use otctl_types::condition::Reason;
 use otctl_types::import::{FailureClass, ImportReason};
 
+use self::data::with_data;
+pub use self::data::{has_data, keeps_volume};
+use self::waiting::{given_up, wait};
 use crate::children;
 use crate::image::ending::{self, Ending};
-use crate::image::observe::{Observed, Presence, Work};
+use crate::image::observe::{Observed, Work};
 use crate::jobs;
 use crate::names::{self, JobRole};
-use crate::proof::{self, is_going, is_ready};
-use crate::record;
-use crate::snapshots::{VolumeSnapshot, VolumeSnapshotStatus};
 use crate::surroundings::{Obstacle, obstacle, spec_problem};
 
 /// How long a slot is kept for a child that is on its way out.
@@ -355,165 +357,6 @@ fn without_slot(image: &VMDiskImage, observed: &Observed, now: Timestamp) -> Ver
         return Verdict::Unticketed;
     }
     Verdict::Queued(wait(image, observed, now))
-}
-
-/// The data of the revision in spec was brought, or a copy proves that it was (a status that was wiped or restored).
-pub fn has_data(observed: &Observed) -> bool {
-    observed.record.has_fetched() || observed.record.is_current() || is_proven(observed)
-}
-
-fn is_proven(observed: &Observed) -> bool {
-    let claim = observed.claim.object().map(|claim| &**claim);
-    proof::is_proven(claim, observed.snapshot.object().map(|snapshot| &**snapshot))
-}
-
-/// The data was brought: which copies are there, and which are wanted?
-fn with_data(image: &VMDiskImage, observed: &Observed) -> Verdict {
-    if observed.snapshot_class().is_none() {
-        let is_news = !observed.record.is_current();
-        return match &observed.claim {
-            Presence::Present(claim) if is_news && is_going(&claim.metadata) => {
-                Verdict::Awaiting("the volume is being deleted")
-            }
-            Presence::Present(_) => Verdict::Ready,
-            Presence::Absent => Verdict::Lost,
-            Presence::Unseen => Verdict::Awaiting("the volume was not seen yet"),
-        };
-    }
-    match (&observed.snapshot, &observed.claim) {
-        (Presence::Present(snapshot), claim) => with_snapshot(image, observed, snapshot, claim),
-        (Presence::Absent, Presence::Present(claim)) if is_going(&claim.metadata) => {
-            Verdict::Awaiting("the volume is being deleted")
-        }
-        (Presence::Absent, Presence::Present(_)) => {
-            Verdict::Snapshotting { is_missing: true, trouble: None }
-        }
-        (Presence::Absent, Presence::Absent) => Verdict::Lost,
-        (Presence::Unseen, _) | (_, Presence::Unseen) => {
-            Verdict::Awaiting("volume and snapshot were not seen yet")
-        }
-    }
-}
-
-fn with_snapshot(
-    image: &VMDiskImage,
-    observed: &Observed,
-    snapshot: &VolumeSnapshot,
-    claim: &Presence<PersistentVolumeClaim>,
-) -> Verdict {
-    // A snapshot that was good once stays good: drivers turn one unready when its class is deleted.
-    let was_good = observed
-        .record
-        .status
-        .current
-        .as_ref()
-        .is_some_and(|current| current.snapshot == snapshot.metadata.name);
-    if !(was_good || is_ready(snapshot) && observed.is_bound) {
-        if matches!(claim, Presence::Absent) && !may_be_cut(snapshot) {
-            return Verdict::Lost;
-        }
-        let error = snapshot.status.as_ref().and_then(|status| status.error.as_ref());
-        return Verdict::Snapshotting {
-            is_missing: false,
-            trouble: error.and_then(|error| error.message.clone()),
-        };
-    }
-    match claim {
-        Presence::Absent if keeps_volume(image, observed) => {
-            Verdict::Restoring { is_missing: true }
-        }
-        Presence::Unseen if keeps_volume(image, observed) => {
-            Verdict::Awaiting("the volume was not seen yet")
-        }
-        Presence::Absent | Presence::Unseen | Presence::Present(_) => Verdict::Ready,
-    }
-}
-
-/// Whether a snapshot whose volume is gone can still become ready: its driver has taken it up and named no error.
-fn may_be_cut(snapshot: &VolumeSnapshot) -> bool {
-    let taken_up = |status: &VolumeSnapshotStatus| {
-        status.bound_volume_snapshot_content_name.is_some() && status.error.is_none()
-    };
-    snapshot.status.as_ref().is_some_and(taken_up)
-}
-
-/// Whether the volume stays beside the snapshot.
-pub fn keeps_volume(image: &VMDiskImage, observed: &Observed) -> bool {
-    // Without a snapshot the volume is the only copy, whatever the spec says.
-    observed.snapshot_class().is_none() || image.spec.keep_volume == Some(true)
-}
-
-fn given_up(observed: &Observed) -> Option<Obstacle> {
-    let record = &observed.record;
-    if let Some(last) = record.final_attempt() {
-        let reason = record::reason_of(last.reason.as_deref().unwrap_or_default());
-        let cause = last.message.clone().unwrap_or_default();
-        let is_spent =
-            matches!(reason, Reason::Import(import) if import.class() == FailureClass::Transient);
-        let is_repeated = reason == Reason::Import(ImportReason::LengthMismatch)
-            && !record.is_spent(observed.policy.retry_limit);
-        return Some(if is_spent && !is_repeated {
-            spent(record, &cause)
-        } else {
-            Obstacle { reason, message: cause }
-        });
-    }
-    record.is_spent(observed.policy.retry_limit).then(|| {
-        let cause = record.last_ended().and_then(|last| last.message.clone()).unwrap_or_default();
-        spent(record, &cause)
-    })
-}
-
-fn spent(record: &record::Record, cause: &str) -> Obstacle {
-    let last = record.last_ended().and_then(|last| last.reason.as_deref()).unwrap_or_default();
-    let message = format!(
-        "{} of the budget's downloads failed, the last with {last}: {cause}. Set the annotation pelotech.ot/retry to a \
-         new value to try again",
-        record.charged()
-    );
-    Obstacle { reason: Reason::RetriesExhausted, message }
-}
-
-/// What a queued image waits for: its backoff, what is missing around it, or a slot.
-fn wait(image: &VMDiskImage, observed: &Observed, now: Timestamp) -> Wait {
-    let record = &observed.record;
-    if let Some(until) = record.backoff_until(now) {
-        return backoff(record, until);
-    }
-    if let Some(obstacle) = obstacle(&image.spec, &observed.policy, &observed.around) {
-        return Wait { reason: obstacle.reason, message: obstacle.message, until: None };
-    }
-    if observed.policy.concurrency == 0 {
-        let message = "the policy's concurrency is 0: nothing is admitted until it is raised";
-        return Wait { reason: Reason::Paused, message: message.to_owned(), until: None };
-    }
-    let message = match observed.ahead {
-        0 => "waits for a slot; see kubectl get admissionqueues".to_owned(),
-        ahead => format!(
-            "waits for a slot, at most {ahead} ahead of it when it was queued; see kubectl get admissionqueues"
-        ),
-    };
-    Wait { reason: Reason::SlotsBusy, message, until: None }
-}
-
-/// A missing thing is named itself; a failure in passing is a backoff.
-fn backoff(record: &record::Record, until: Timestamp) -> Wait {
-    let (text, cause) = record.waits_for().unwrap_or(("", ""));
-    let reason = record::reason_of(text);
-    let is_waiting =
-        !matches!(reason, Reason::Import(import) if import.class() != FailureClass::Waiting);
-    if is_waiting {
-        return Wait {
-            reason,
-            message: format!("{cause}; looked at again at {until:.0}"),
-            until: Some(until),
-        };
-    }
-    let message = format!(
-        "attempt {} failed with {text}: {cause}; the next starts at {until:.0} or later",
-        record.last()
-    );
-    Wait { reason: Reason::Backoff, message, until: Some(until) }
 }
 
 #[cfg(test)]

@@ -10,8 +10,10 @@ use crate::children;
 use crate::children::Facts;
 use crate::image::close::{self, with_budget};
 use crate::image::ending::Ending;
+use crate::image::observe::Work;
 use crate::image::status::Standing;
 use crate::image::verdict::{Verdict, judge, keeps_volume};
+use crate::names::{JobRole, job_name};
 use crate::record::Record;
 
 /// What is deleted.
@@ -192,6 +194,7 @@ impl Pass<'_> {
                 "it is no longer needed",
             ));
         }
+        plan.clear.extend(self.spent_imports(what));
         // Where nothing is kept and where the image waits, there is no data.
         if what != Tidy::Leftovers {
             plan.writes.extend(self.worthless_snapshot());
@@ -200,5 +203,29 @@ impl Pass<'_> {
             plan.clear.push(delete(target.clone(), uid, None, "it is of another revision"));
         }
         plan
+    }
+
+    /// Import Jobs that are over, where claims that their pods mount go: a claim stays as long as a pod that mounts it
+    /// is there, be it one that has ended, and until then its name cannot be used again.
+    fn spent_imports(&self, what: Tidy) -> Vec<Write> {
+        let current = |work: &&Work| {
+            let uid = self.image.uid().unwrap_or_default();
+            let revision = &self.observed.record.revision;
+            let name =
+                job_name(&self.image.name_any(), &uid, revision, JobRole::Import, work.number);
+            work.job.name_any() == name
+        };
+        let is_spent = |work: &&Work| {
+            work.has_ended()
+                && work.job.metadata.deletion_timestamp.is_none()
+                && (what != Tidy::OtherRevisions || !current(work))
+        };
+        let spent = self.observed.imports.iter().filter(is_spent);
+        spent
+            .map(|work| {
+                let uid = work.job.uid().unwrap_or_default();
+                delete(children::target(&*work.job), &uid, None, "its pod keeps the claims")
+            })
+            .collect()
     }
 }

@@ -1,0 +1,95 @@
+//! Once the data was brought: which copies are there, and which were promised.
+
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use otctl_types::VMDiskImage;
+
+use super::Verdict;
+use crate::image::observe::{Observed, Presence};
+use crate::proof::{self, is_going, is_ready};
+use crate::snapshots::{VolumeSnapshot, VolumeSnapshotStatus};
+
+/// The data of the revision in spec was brought, or a copy proves that it was (a status that was wiped or restored).
+pub fn has_data(observed: &Observed) -> bool {
+    observed.record.has_fetched() || observed.record.is_current() || is_proven(observed)
+}
+
+fn is_proven(observed: &Observed) -> bool {
+    let claim = observed.claim.object().map(|claim| &**claim);
+    proof::is_proven(claim, observed.snapshot.object().map(|snapshot| &**snapshot))
+}
+
+/// The data was brought: which copies are there, and which are wanted?
+pub(super) fn with_data(image: &VMDiskImage, observed: &Observed) -> Verdict {
+    if observed.snapshot_class().is_none() {
+        let is_news = !observed.record.is_current();
+        return match &observed.claim {
+            Presence::Present(claim) if is_news && is_going(&claim.metadata) => {
+                Verdict::Awaiting("the volume is being deleted")
+            }
+            Presence::Present(_) => Verdict::Ready,
+            Presence::Absent => Verdict::Lost,
+            Presence::Unseen => Verdict::Awaiting("the volume was not seen yet"),
+        };
+    }
+    match (&observed.snapshot, &observed.claim) {
+        (Presence::Present(snapshot), claim) => with_snapshot(image, observed, snapshot, claim),
+        (Presence::Absent, Presence::Present(claim)) if is_going(&claim.metadata) => {
+            Verdict::Awaiting("the volume is being deleted")
+        }
+        (Presence::Absent, Presence::Present(_)) => {
+            Verdict::Snapshotting { is_missing: true, trouble: None }
+        }
+        (Presence::Absent, Presence::Absent) => Verdict::Lost,
+        (Presence::Unseen, _) | (_, Presence::Unseen) => {
+            Verdict::Awaiting("volume and snapshot were not seen yet")
+        }
+    }
+}
+
+fn with_snapshot(
+    image: &VMDiskImage,
+    observed: &Observed,
+    snapshot: &VolumeSnapshot,
+    claim: &Presence<PersistentVolumeClaim>,
+) -> Verdict {
+    // A snapshot that was good once stays good: drivers turn one unready when its class is deleted.
+    let was_good = observed
+        .record
+        .status
+        .current
+        .as_ref()
+        .is_some_and(|current| current.snapshot == snapshot.metadata.name);
+    if !(was_good || is_ready(snapshot) && observed.is_bound) {
+        if matches!(claim, Presence::Absent) && !may_be_cut(snapshot) {
+            return Verdict::Lost;
+        }
+        let error = snapshot.status.as_ref().and_then(|status| status.error.as_ref());
+        return Verdict::Snapshotting {
+            is_missing: false,
+            trouble: error.and_then(|error| error.message.clone()),
+        };
+    }
+    match claim {
+        Presence::Absent if keeps_volume(image, observed) => {
+            Verdict::Restoring { is_missing: true }
+        }
+        Presence::Unseen if keeps_volume(image, observed) => {
+            Verdict::Awaiting("the volume was not seen yet")
+        }
+        Presence::Absent | Presence::Unseen | Presence::Present(_) => Verdict::Ready,
+    }
+}
+
+/// Whether a snapshot whose volume is gone can still become ready: its driver has taken it up and named no error.
+fn may_be_cut(snapshot: &VolumeSnapshot) -> bool {
+    let taken_up = |status: &VolumeSnapshotStatus| {
+        status.bound_volume_snapshot_content_name.is_some() && status.error.is_none()
+    };
+    snapshot.status.as_ref().is_some_and(taken_up)
+}
+
+/// Whether the volume stays beside the snapshot.
+pub fn keeps_volume(image: &VMDiskImage, observed: &Observed) -> bool {
+    // Without a snapshot the volume is the only copy, whatever the spec says.
+    observed.snapshot_class().is_none() || image.spec.keep_volume == Some(true)
+}
