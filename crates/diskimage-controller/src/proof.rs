@@ -20,7 +20,7 @@ pub fn is_proven(claim: Option<&PersistentVolumeClaim>, snapshot: Option<&Volume
     let has_volume = claim.is_some_and(|claim| !is_going(&claim.metadata));
     let has_snapshot = snapshot
         .is_some_and(|snapshot| is_ready(snapshot) || has_volume && !is_going(&snapshot.metadata));
-    has_snapshot || claim.is_some_and(is_finished)
+    has_snapshot || has_volume && claim.is_some_and(is_finished)
 }
 
 /// The same, of what the watches have seen of this image's children.

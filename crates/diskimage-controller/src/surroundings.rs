@@ -2,7 +2,7 @@
 //! named checks over them. The queue asks them before it admits, the image before it starts: the same checks, so that
 //! what would be refused holds no slot.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kube::ResourceExt;
 use otctl_types::condition::Reason;
@@ -23,6 +23,8 @@ pub struct Surroundings {
     pub default_storage: Option<String>,
     /// Snapshot classes: name and driver; none when the kind is not installed.
     pub snapshot: Option<BTreeMap<String, String>>,
+    /// Snapshot classes that keep content and bytes when their snapshots are deleted.
+    pub retaining: BTreeSet<String>,
 }
 
 impl Surroundings {
@@ -37,6 +39,8 @@ impl Surroundings {
         }
         if views.snapshot_classes.is_synced() {
             let classes = views.snapshot_classes.all();
+            let retains = classes.iter().filter(|class| class.deletion_policy == "Retain");
+            seen.retaining = retains.filter_map(|class| class.metadata.name.clone()).collect();
             seen.snapshot = Some(
                 classes
                     .iter()
@@ -161,6 +165,7 @@ mod tests {
             storage: pairs(&[("fast", "csi.one")]),
             default_storage: None,
             snapshot: Some(pairs(&[("snap", "csi.one"), ("other", "csi.two")])),
+            retaining: BTreeSet::new(),
         }
     }
 

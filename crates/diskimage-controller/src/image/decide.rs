@@ -215,6 +215,7 @@ impl<'a> Pass<'a> {
             message: message.into(),
             is_refused: false,
             wants_snapshot: self.wants_snapshot(),
+            retaining: self.retaining(),
             has_data: false,
         }
     }
@@ -232,6 +233,11 @@ impl<'a> Pass<'a> {
 
     fn phase_seen(&self) -> Phase {
         self.observed.record.status.phase.unwrap_or(Phase::Queued)
+    }
+
+    fn retaining(&self) -> Option<String> {
+        let retaining = &self.observed.around.retaining;
+        self.observed.snapshot_class().filter(|class| retaining.contains(class))
     }
 
     fn wants_snapshot(&self) -> bool {

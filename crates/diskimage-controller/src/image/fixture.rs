@@ -45,6 +45,7 @@ pub(crate) fn image() -> Facts {
         storage: [("fast".to_owned(), "csi".to_owned())].into(),
         default_storage: Some("fast".to_owned()),
         snapshot: Some([("snap".to_owned(), "csi".to_owned())].into()),
+        retaining: [].into(),
     };
     Facts { image, around, policy: Policy::default(), seen: Seen::default() }
 }
@@ -208,6 +209,13 @@ impl Facts {
 
     pub(crate) fn claim(mut self) -> Self {
         self.seen.claim = Presence::Present(Arc::default());
+        self
+    }
+
+    pub(crate) fn going_claim(mut self) -> Self {
+        let mut claim = PersistentVolumeClaim::default();
+        claim.metadata.deletion_timestamp = Some(Time(now()));
+        self.seen.claim = Presence::Present(Arc::new(claim));
         self
     }
 

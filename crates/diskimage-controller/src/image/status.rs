@@ -19,6 +19,8 @@ pub struct Standing {
     pub is_refused: bool,
     /// Whether a snapshot is wanted.
     pub wants_snapshot: bool,
+    /// The snapshot class, if it keeps content and bytes when the snapshot is deleted.
+    pub retaining: Option<String>,
     /// Whether the data of the revision in spec is complete.
     pub has_data: bool,
 }
@@ -87,11 +89,21 @@ fn snapshotted(standing: &Standing) -> Finding {
         _ if !standing.wants_snapshot => {
             Finding::new(false, Reason::NotRequested, "no snapshotClass is set")
         }
-        Phase::Succeeded => Finding::new(true, Reason::Succeeded, ""),
+        Phase::Succeeded => Finding::new(true, Reason::Succeeded, remains(standing)),
         Phase::Queued | Phase::Syncing | Phase::Snapshotting | Phase::Failed => {
             because(standing, false)
         }
     }
+}
+
+/// What deleting the image will leave behind, said while somebody can read it.
+fn remains(standing: &Standing) -> String {
+    let said = standing.retaining.as_ref().map(|class| {
+        format!(
+            "snapshot class '{class}' retains: the content and its bytes stay when this image is deleted, until a person deletes them"
+        )
+    });
+    said.unwrap_or_default()
 }
 
 fn available(standing: &Standing, is_available: bool) -> Finding {

@@ -104,6 +104,8 @@ struct Candidate<'a> {
     place: Place,
     ticket: Ticket,
     eligibility: Eligibility,
+    /// The highest number that a lost status has forgotten.
+    used: i64,
 }
 
 impl<'a> Turn<'a> {
@@ -146,7 +148,8 @@ impl<'a> Turn<'a> {
                 Want::Slot { place, eligibility } => {
                     let ticket = self.ticket(place, &mut next);
                     let uid = image.uid().unwrap_or_default();
-                    self.wanting.push(Candidate { image, uid, place, ticket, eligibility });
+                    let used = self.observed.used.get(&uid).copied().unwrap_or(0);
+                    self.wanting.push(Candidate { image, uid, place, ticket, eligibility, used });
                 }
             }
         }
@@ -327,7 +330,7 @@ impl Candidate<'_> {
             namespace: self.image.namespace().unwrap_or_default(),
             name: self.image.name_any(),
             uid: self.uid.clone(),
-            attempt: Record::of(self.image).last() + 1,
+            attempt: self.used.max(Record::of(self.image).last()) + 1,
             ticket: self.ticket.to_string(),
             host: source::host(&self.image.spec.url),
             since: Time(now),

@@ -21,6 +21,7 @@ use crate::jobs;
 use crate::names::{JobRole, attempt_number};
 use crate::proof;
 use crate::queue::{Queue, decide};
+use crate::record::Record;
 use crate::surroundings::Surroundings;
 
 /// Everything the queue decides on.
@@ -32,6 +33,8 @@ pub struct Observed {
     pub images: Vec<Arc<VMDiskImage>>,
     /// UIDs of images whose status does not tell of data that a copy proves: they say so before they want anything.
     pub proven: BTreeSet<String>,
+    /// The highest numbers whose result is known to Jobs alone, by UID: of images whose status has lost them.
+    pub used: BTreeMap<String, i64>,
     /// Classes of the cluster.
     pub around: Surroundings,
     /// The policy ConfigMap.
@@ -103,6 +106,7 @@ impl Queue {
         let mut observed = Observed {
             queue: self.views.queue(),
             proven: self.proven(),
+            used: self.used(),
             images: self.views.images.all(),
             around: Surroundings::of(&self.views),
             document: self.document_as_seen().await,
@@ -132,6 +136,32 @@ impl Queue {
             .filter(|image| proof::of_views(&self.views, image))
             .filter_map(|image| image.uid())
             .collect()
+    }
+
+    /// Numbers that a lost status has forgotten: an old result must not be taken for that of a new attempt. One that
+    /// brought the data is left to be read.
+    fn used(&self) -> BTreeMap<String, i64> {
+        let images = self.views.images.all();
+        let forgetful = images.iter().filter(|image| Record::of(image).last() == 0);
+        forgetful
+            .filter_map(|image| Some((image.uid()?, self.highest_ended(&image.uid()?))))
+            .filter(|(_, number)| *number > 0)
+            .collect()
+    }
+
+    fn highest_ended(&self, uid: &str) -> i64 {
+        let jobs = self.views.jobs.owned_by(uid);
+        let number = |job: &Job| {
+            let name = job.name_any();
+            attempt_number(&name, JobRole::Import).or(attempt_number(&name, JobRole::Probe))
+        };
+        let ended = || jobs.iter().filter(|job| jobs::job_has_ended(job));
+        let highest = ended().filter_map(|job| number(job)).max().unwrap_or(0);
+        let has_brought = |job: &Job| {
+            attempt_number(&job.name_any(), JobRole::Import) == Some(highest)
+                && jobs::failure_reason(job).is_none()
+        };
+        if ended().any(|job| has_brought(job)) { highest - 1 } else { highest }
     }
 
     /// The ConfigMap from the watch; only its absence is confirmed, since absence puts defaults in effect.

@@ -29,8 +29,8 @@ async fn no_failure_costs_more_than_it_must() {
         Behaviour::new().times(usize::try_from(INTERRUPTIONS).unwrap(), Fault::stall(PART));
     stage.create(&large(stage.image("cut", content.clone(), cut))).await;
     stage.create(&large(stage.image("killed", content.clone(), stalled))).await;
-    for (name, behaviour) in failing() {
-        stage.create(&stage.image(name, Content::bytes(LARGE.bytes), behaviour)).await;
+    for (name, content, behaviour) in failing() {
+        stage.create(&stage.image(name, content, behaviour)).await;
     }
     stage.create(&stage.image_of("not-found", &stage.server.url("not-found"))).await;
     stage.start_controller();
@@ -60,12 +60,16 @@ fn large(mut image: VMDiskImage) -> VMDiskImage {
 }
 
 /// A disk that is too large for its claim, with and without ranges, and servers that never give the data.
-fn failing() -> [(&'static str, Behaviour); 4] {
+fn failing() -> [(&'static str, Content, Behaviour); 4] {
+    let large = || Content::bytes(LARGE.bytes);
+    let no_ranges = Behaviour::new().always(Fault::NoRanges);
+    let no_data = Behaviour::new().always(Fault::status(503).on(On::Data));
+    let nothing = Behaviour::new().always(Fault::status(503));
     [
-        ("too-large", well_behaved()),
-        ("too-large-no-ranges", Behaviour::new().always(Fault::NoRanges)),
-        ("fails", Behaviour::new().always(Fault::status(503).on(On::Data))),
-        ("fails-at-first", Behaviour::new().always(Fault::status(503))),
+        ("too-large", large(), well_behaved()),
+        ("too-large-no-ranges", large(), no_ranges),
+        ("fails", Content::generated(MIB, 2), no_data),
+        ("fails-at-first", Content::generated(MIB, 2), nothing),
     ]
 }
 

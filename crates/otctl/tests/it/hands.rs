@@ -4,12 +4,13 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
+use local_cluster::audit::{AuditEntry, Mark};
 use local_cluster::node::PodName;
 use otctl_types::VMDiskImage;
 use otctl_types::names::{OWNER_LABEL, ROLE_LABEL};
 use serde_json::Value;
 
-use crate::stage::{NAMESPACE, Stage, pod_phase, until};
+use crate::stage::{NAMESPACE, Stage, pod_phase, told, until};
 
 impl Stage {
     /// Deletes an image and does not wait.
@@ -84,6 +85,16 @@ impl Stage {
         })
         .await;
     }
+}
+
+/// Ends the stage, after a look that the controller was never refused for lack of a right: `is_other` are the refusals
+/// that have another cause, such as a quota.
+pub(crate) async fn finish_but(mut stage: Stage, is_other: impl Fn(&AuditEntry) -> bool) {
+    let requests = stage.requests(Mark::default());
+    let refused = requests.iter().filter(|entry| entry.is_forbidden());
+    let lacking: Vec<String> = refused.filter(|entry| !is_other(entry)).map(told).collect();
+    assert!(lacking.is_empty(), "the account lacks rights:\n{}", lacking.join("\n"));
+    stage.end().await;
 }
 
 /// A merge patch of an object that was read.

@@ -120,10 +120,9 @@ async fn expect_interruptions_healed(stage: &Stage) {
             reasons(status)
         );
         assert_eq!(disk(status), Some(&*hash(&content())), "{status:#?}");
-        assert_eq!(counts.downloads, 2, "what was kept is of no use");
-        assert!(bytes <= 11 * MIB + MIB, "{bytes}");
+        assert!((11 * MIB..=12 * MIB).contains(&bytes), "all of it again, once: {bytes}");
     }
-    assert!(no_ranges.attempts.len() <= 4, "within the budget");
+    assert_eq!(reasons(&no_ranges), ["ConnectionLost", "Succeeded"]);
 }
 
 /// What a person must change, and a name and a class that only look like it.

@@ -42,7 +42,7 @@ async fn a_successful_image_costs_exactly_what_is_listed() {
     stage.finish().await;
 }
 
-/// Status 4, children 5 and the start, clean-up 2, Events 2, ledger: admission and release.
+/// Status 4, children 5 and the start, clean-up 3, Events 2, ledger: admission and release.
 fn admitted_at_once<'a>(more: &[(&'a str, usize)]) -> Vec<(&'a str, usize)> {
     let mut writes = vec![
         ("update admissionqueues/status", 2),
@@ -52,6 +52,7 @@ fn admitted_at_once<'a>(more: &[(&'a str, usize)]) -> Vec<(&'a str, usize)> {
         ("create persistentvolumeclaims", 2),
         ("create volumesnapshots", 1),
         ("delete persistentvolumeclaims", 2),
+        ("delete jobs", 1),
         ("create events", 2),
     ];
     writes.extend(more);

@@ -3,7 +3,7 @@
 use otctl_kit::store::Key;
 use serde_json::{Value, json};
 
-use super::kubelet::{claims, is_ended};
+use super::kubelet::claims;
 use super::objects::{CLAIM_IN_USE, State};
 use super::{Id, Verb};
 use crate::json::{is_deleting, list, text, uid};
@@ -23,8 +23,9 @@ pub(super) fn due(state: &State, id: &Id) -> Option<Deed> {
     if is_deleting(claim) {
         let is_protected =
             crate::json::items(&claim["metadata"]["finalizers"]).contains(&json!(CLAIM_IN_USE));
-        return (is_protected && !users(state, &id.key).any(|pod| !is_ended(pod)))
-            .then_some(Deed::Unprotect);
+        // A pod that has ended uses its claims until it is removed, as on a real cluster.
+        let is_used = users(state, &id.key).any(is_scheduled);
+        return (is_protected && !is_used).then_some(Deed::Unprotect);
     }
     let is_waiting = matches!(text(&claim["status"]["phase"]), "" | "Pending");
     (is_waiting && may_bind(state, &id.key, claim)).then_some(Deed::Bind)
@@ -44,6 +45,10 @@ pub(super) fn perform(state: &mut State, id: &Id, deed: Deed) -> String {
             format!("claim {} is not in use any more", id.key)
         }
     }
+}
+
+fn is_scheduled(pod: &Value) -> bool {
+    !text(&pod["spec"]["nodeName"]).is_empty()
 }
 
 fn users<'a>(state: &'a State, claim: &'a Key) -> impl Iterator<Item = &'a Value> {

@@ -71,6 +71,11 @@ impl Pass<'_> {
         let mut plan = match judge(&after, self.now) {
             // What was just written down as lost is not lost again.
             Verdict::Lost => Plan::rest(""),
+            verdict @ Verdict::GivenUp(_) => {
+                let mut plan = pass.plan(verdict);
+                plan.clear.extend(self.spent_imports(Tidy::Everything));
+                plan
+            }
             verdict => pass.plan(verdict),
         };
         if plan.status.is_none() {
@@ -205,27 +210,35 @@ impl Pass<'_> {
         plan
     }
 
-    /// Import Jobs that are over, where claims that their pods mount go: a claim stays as long as a pod that mounts it
-    /// is there, be it one that has ended, and until then its name cannot be used again.
-    fn spent_imports(&self, what: Tidy) -> Vec<Write> {
-        let current = |work: &&Work| {
-            let uid = self.image.uid().unwrap_or_default();
-            let revision = &self.observed.record.revision;
-            let name =
-                job_name(&self.image.name_any(), &uid, revision, JobRole::Import, work.number);
-            work.job.name_any() == name
+    /// Import Jobs that are over, where claims that their pods mount go or are going: a claim stays as long as a pod that
+    /// mounts it is there, be it one that has ended, and until then its name cannot be used again. The open attempt's
+    /// still has something to tell, unless this very plan closes it.
+    pub(super) fn spent_imports(&self, what: Tidy) -> Vec<Write> {
+        let open = self.observed.record.status.open_attempt.as_ref();
+        let is_open = |work: &Work| {
+            open.is_some_and(|open| work.job.uid().as_deref() == Some(open.job_uid.as_str()))
         };
-        let is_spent = |work: &&Work| {
-            work.has_ended()
-                && work.job.metadata.deletion_timestamp.is_none()
-                && (what != Tidy::OtherRevisions || !current(work))
+        let is_in_the_way = |work: &Work| {
+            what != Tidy::OtherRevisions
+                || self.observed.leaving.is_some()
+                || !self.is_of_this_revision(work)
         };
-        let spent = self.observed.imports.iter().filter(is_spent);
-        spent
-            .map(|work| {
-                let uid = work.job.uid().unwrap_or_default();
-                delete(children::target(&*work.job), &uid, None, "its pod keeps the claims")
-            })
-            .collect()
+        let is_going = |work: &Work| work.job.metadata.deletion_timestamp.is_some();
+        let spent = self.observed.imports.iter().filter(|work| {
+            let may_tell = what == Tidy::OtherRevisions && is_open(work);
+            work.has_ended() && !is_going(work) && !may_tell && is_in_the_way(work)
+        });
+        let delete = |work: &Work| {
+            let uid = work.job.uid().unwrap_or_default();
+            delete(children::target(&*work.job), &uid, None, "its pod keeps the claims")
+        };
+        spent.map(delete).collect()
+    }
+
+    fn is_of_this_revision(&self, work: &Work) -> bool {
+        let (uid, revision) =
+            (self.image.uid().unwrap_or_default(), &self.observed.record.revision);
+        let name = job_name(&self.image.name_any(), &uid, revision, JobRole::Import, work.number);
+        work.job.name_any() == name
     }
 }

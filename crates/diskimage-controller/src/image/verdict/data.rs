@@ -1,6 +1,5 @@
 //! Once the data was brought: which copies are there, and which were promised.
 
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use otctl_types::VMDiskImage;
 
 use super::Verdict;
@@ -20,29 +19,45 @@ fn is_proven(observed: &Observed) -> bool {
 
 /// The data was brought: which copies are there, and which are wanted?
 pub(super) fn with_data(image: &VMDiskImage, observed: &Observed) -> Verdict {
+    let claim = volume(observed);
     if observed.snapshot_class().is_none() {
-        let is_news = !observed.record.is_current();
-        return match &observed.claim {
-            Presence::Present(claim) if is_news && is_going(&claim.metadata) => {
-                Verdict::Awaiting("the volume is being deleted")
-            }
-            Presence::Present(_) => Verdict::Ready,
-            Presence::Absent => Verdict::Lost,
-            Presence::Unseen => Verdict::Awaiting("the volume was not seen yet"),
+        return match claim {
+            Copy::There => Verdict::Ready,
+            Copy::Going | Copy::Gone => Verdict::Lost,
+            Copy::Unknown => Verdict::Awaiting("the volume was not seen yet"),
         };
     }
-    match (&observed.snapshot, &observed.claim) {
+    match (&observed.snapshot, claim) {
         (Presence::Present(snapshot), claim) => with_snapshot(image, observed, snapshot, claim),
-        (Presence::Absent, Presence::Present(claim)) if is_going(&claim.metadata) => {
-            Verdict::Awaiting("the volume is being deleted")
-        }
-        (Presence::Absent, Presence::Present(_)) => {
+        (Presence::Absent, Copy::There) => {
             Verdict::Snapshotting { is_missing: true, trouble: None }
         }
-        (Presence::Absent, Presence::Absent) => Verdict::Lost,
-        (Presence::Unseen, _) | (_, Presence::Unseen) => {
+        (Presence::Absent, Copy::Going | Copy::Gone) => Verdict::Lost,
+        (Presence::Unseen, _) | (_, Copy::Unknown) => {
             Verdict::Awaiting("volume and snapshot were not seen yet")
         }
+    }
+}
+
+/// What the volume is worth to a consumer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Copy {
+    /// It can be used.
+    There,
+    /// It is being deleted: no pod may be started on it any more, however long something holds it.
+    Going,
+    /// The API server has none.
+    Gone,
+    /// Nobody asked.
+    Unknown,
+}
+
+fn volume(observed: &Observed) -> Copy {
+    match &observed.claim {
+        Presence::Present(claim) if is_going(&claim.metadata) => Copy::Going,
+        Presence::Present(_) => Copy::There,
+        Presence::Absent => Copy::Gone,
+        Presence::Unseen => Copy::Unknown,
     }
 }
 
@@ -50,7 +65,7 @@ fn with_snapshot(
     image: &VMDiskImage,
     observed: &Observed,
     snapshot: &VolumeSnapshot,
-    claim: &Presence<PersistentVolumeClaim>,
+    claim: Copy,
 ) -> Verdict {
     // A snapshot that was good once stays good: drivers turn one unready when its class is deleted.
     let was_good = observed
@@ -60,7 +75,7 @@ fn with_snapshot(
         .as_ref()
         .is_some_and(|current| current.snapshot == snapshot.metadata.name);
     if !(was_good || is_ready(snapshot) && observed.is_bound) {
-        if matches!(claim, Presence::Absent) && !may_be_cut(snapshot) {
+        if matches!(claim, Copy::Going | Copy::Gone) && !may_be_cut(snapshot) {
             return Verdict::Lost;
         }
         let error = snapshot.status.as_ref().and_then(|status| status.error.as_ref());
@@ -70,13 +85,11 @@ fn with_snapshot(
         };
     }
     match claim {
-        Presence::Absent if keeps_volume(image, observed) => {
-            Verdict::Restoring { is_missing: true }
-        }
-        Presence::Unseen if keeps_volume(image, observed) => {
-            Verdict::Awaiting("the volume was not seen yet")
-        }
-        Presence::Absent | Presence::Unseen | Presence::Present(_) => Verdict::Ready,
+        _ if !keeps_volume(image, observed) => Verdict::Ready,
+        Copy::There => Verdict::Ready,
+        Copy::Going => Verdict::Restoring { is_missing: false },
+        Copy::Gone => Verdict::Restoring { is_missing: true },
+        Copy::Unknown => Verdict::Awaiting("the volume was not seen yet"),
     }
 }
 

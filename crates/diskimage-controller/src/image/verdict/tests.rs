@@ -194,6 +194,15 @@ fn a_lost_volume_comes_back_from_the_snapshot_if_it_is_kept() {
 }
 
 #[test]
+fn a_volume_that_is_being_deleted_is_no_copy() {
+    check(image().fetched().current(false).going_claim(), "Lost");
+    check(image().snapshotted().fetched().going_claim().no_snapshot(), "Lost");
+    let ready = || image().snapshotted().fetched().current(true).snapshot(true, true);
+    check(ready().going_claim(), "Ready");
+    check(ready().going_claim().spec(|spec| spec.keep_volume = Some(true)), "Restoring false");
+}
+
+#[test]
 fn a_copy_proves_data_that_a_lost_status_forgot() {
     check(image().snapshotted().snapshot(true, true).claim(), "Ready");
     check(image().finished_claim(), "Ready");

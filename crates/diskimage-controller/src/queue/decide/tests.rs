@@ -29,10 +29,12 @@ fn set(concurrency: u32) -> Observed {
         queue: Some(Arc::new(queue)),
         images: Vec::new(),
         proven: [].into(),
+        used: [].into(),
         around: Surroundings {
             storage: [("fast".to_owned(), "csi".to_owned())].into(),
             default_storage: Some("fast".to_owned()),
             snapshot: None,
+            retaining: [].into(),
         },
         document: Document::Present { entries, reference: Box::default() },
         missing: [].into(),
@@ -219,6 +221,12 @@ fn a_lowered_limit_admits_nobody_and_ends_nobody() {
         .image_with("b", Some("2"), running)
         .image("c", Some("3"));
     check(&set, &["a#1@1", "b#1@2"], &[]);
+}
+
+#[test]
+fn numbers_that_a_lost_status_has_forgotten_are_not_used_again() {
+    let set = Observed { used: [("a".to_owned(), 4)].into(), ..set(1).image("a", Some("1")) };
+    check(&set, &["a#5@1"], &[]);
 }
 
 #[test]
