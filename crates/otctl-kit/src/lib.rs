@@ -13,9 +13,10 @@
 //! - [`commit`] carries a plan out and stops at the first failure; the next pass observes and decides again, so a crash
 //!   between any two writes is an ordinary event.
 //! - [`cluster`] is the API server as one function; [`kube_cluster`] is the real one, [`reader`] its consistent reads.
-//! - [`ledger`] and [`leader`] are the only other writers: slots, and who may work at all.
+//! - [`ledger`] and [`attempt`] are the protocol of slots, as pure steps; [`leader`], which decides who may work at all,
+//!   is the only other writer.
 //!
-//! Only [`clock`] reads the time. Nothing here knows a kind of otctl but the ledger's.
+//! Only [`clock`] reads the time of day. Nothing here knows a kind of otctl but the ledger's.
 
 mod notice;
 mod page;

@@ -1,4 +1,4 @@
-//! Condition types and reasons, and `set`, which keeps the transition time while the status stays the same.
+//! Condition types and reasons, and `condition`, which keeps the transition time while the status stays the same.
 //!
 //! One enum names the reasons: conditions, events and metric labels all come from it, and `docs/runbook.md` explains each.
 
@@ -75,7 +75,7 @@ pub enum Reason {
     // Waiting for something outside.
     /// A named storage class does not exist.
     StorageClassNotFound,
-    /// A named snapshot class does not exist, or its driver is not that of the volume.
+    /// A named snapshot class does not exist.
     SnapshotClassNotFound,
     /// The snapshot class belongs to another driver than the volume.
     SnapshotClassMismatch,

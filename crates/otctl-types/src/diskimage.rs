@@ -192,7 +192,7 @@ pub enum Phase {
     Failed,
 }
 
-/// What is known of an image. `ticket`, `budget`, `attempts`, `lastAttempt`, `openAttempt`, `source`, `current`,
+/// What is known of an image. `ticket`, `budget`, `attempts`, `lastAttempt`, `openAttempt`, `source`, `revision`, `current`,
 /// `nextRetryAt` and `lastLossAt` are memory that decisions rest on; everything else is output.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
