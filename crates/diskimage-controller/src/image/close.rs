@@ -64,8 +64,17 @@ pub fn close(
     memory.bytes_transferred =
         Some(memory.bytes_transferred.unwrap_or(0) + ending.bytes.map_or(0, to_i64));
     memory.source = source_after(record, ending);
-    remember(&mut memory, attempt(record, closing, ending, sequel.is_final, now));
+    if !is_decided(record) {
+        remember(&mut memory, attempt(record, closing, ending, sequel.is_final, now));
+    }
     memory
+}
+
+/// The last attempt says how it ended for good, and this number was not used (I5): a slot that was given by a view from
+/// before that end. As an attempt after the last it would hide that end, and another download would follow.
+fn is_decided(record: &Record) -> bool {
+    let is_unused = record.status.open_attempt.is_none();
+    is_unused && (record.final_attempt().is_some() || record.has_fetched())
 }
 
 /// The memory with the budget that the object asks for now (I9 when it differs).

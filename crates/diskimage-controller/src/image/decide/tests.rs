@@ -137,6 +137,16 @@ fn the_same_length_missed_twice_is_final_and_another_length_is_not() {
 }
 
 #[test]
+fn a_slot_given_by_an_old_view_undoes_no_end() {
+    let failed = plan(image().failed("SourceNotFound", 0, true).slot(2)).status.unwrap();
+    assert_eq!((failed.last_attempt, failed.phase), (Some(2), Some(Phase::Failed)));
+    assert!(failed.attempts.last().unwrap().is_final, "the end is still the last that is told");
+    let fetched = plan(image().fetched().slot(2)).status.unwrap();
+    assert_eq!(fetched.last_attempt, Some(2));
+    assert_eq!(fetched.attempts.last().unwrap().reason.as_deref(), Some("Succeeded"));
+}
+
+#[test]
 fn a_second_loss_within_a_day_is_final() {
     let lost = |hours: i64| {
         let at = now() - jiff::SignedDuration::from_hours(hours);
