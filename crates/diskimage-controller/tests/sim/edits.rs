@@ -17,11 +17,11 @@ use crate::controller::{
 
 /// More turns than a life has.
 const MOST_TURNS: usize = 400;
-/// Orders drawn from seeds, beside the fixed one.
-const SEEDS: u64 = 2;
+/// The one order drawn from a seed, beside the fixed one; `orders.rs` has more of them.
+const SEED: u64 = 1;
 
 fn orders() -> impl Iterator<Item = Order> {
-    std::iter::once(Order::Fixed).chain((0..SEEDS).map(Order::Shuffled))
+    [Order::Fixed, Order::Shuffled(SEED)].into_iter()
 }
 
 /// Runs `scenario` again and again, each time with `strike` one turn later in the life of lab/a, until it strikes after
@@ -176,31 +176,33 @@ fn a_retry_that_is_asked_for_at_any_turn_of_a_failing_attempt_is_given() {
     assert!(tried > 0);
 }
 
+/// Deletes lab/a at every turn of its life; lab/b gets the slot, and nothing of lab/a is left.
+fn deleted(order: Order, propagation: Propagation) {
+    let begin = |sim: &Sim| {
+        policy().concurrency(1).apply(&sim.world);
+        image("lab/a").snapshot_class("snapshots").create(&sim.world);
+        image("lab/b").create(&sim.world);
+    };
+    let is_done = |world: &World| status(world, "lab/a").phase == Some(Phase::Succeeded);
+    let tried = at_every_turn(order, begin, is_done, |sim| {
+        sim.world.delete("VMDiskImage", &key("lab/a"), propagation);
+        sim.settle();
+        assert_eq!(status(&sim.world, "lab/b").phase, Some(Phase::Succeeded), "\n{}", sim.story);
+        let left: Vec<String> = ["Job", "Pod", "PersistentVolumeClaim", "VolumeSnapshot"]
+            .iter()
+            .flat_map(|kind| names_of(&sim.world, kind))
+            .filter(|name| name.starts_with("lab/a-"))
+            .collect();
+        assert!(left.is_empty(), "{left:?}\n{}", sim.story);
+        assert!(imports(&sim.world, "lab/a") <= 1, "\n{}", sim.story);
+    });
+    assert!(tried >= 20, "{tried} turns");
+}
+
 #[test]
 fn an_image_that_is_deleted_at_any_turn_leaves_nothing_and_frees_its_slot() {
-    for order in orders() {
-        for propagation in [Propagation::Background, Propagation::Foreground] {
-            let begin = |sim: &Sim| {
-                policy().concurrency(1).apply(&sim.world);
-                image("lab/a").snapshot_class("snapshots").create(&sim.world);
-                image("lab/b").create(&sim.world);
-            };
-            let is_done = |world: &World| status(world, "lab/a").phase == Some(Phase::Succeeded);
-            let tried = at_every_turn(order, begin, is_done, |sim| {
-                sim.world.delete("VMDiskImage", &key("lab/a"), propagation);
-                sim.settle();
-                assert_eq!(status(&sim.world, "lab/b").phase, Some(Phase::Succeeded));
-                let left: Vec<String> = ["Job", "Pod", "PersistentVolumeClaim", "VolumeSnapshot"]
-                    .iter()
-                    .flat_map(|kind| names_of(&sim.world, kind))
-                    .filter(|name| name.starts_with("lab/a-"))
-                    .collect();
-                assert!(left.is_empty(), "{left:?}\n{}", sim.story);
-                assert!(imports(&sim.world, "lab/a") <= 1, "\n{}", sim.story);
-            });
-            assert!(tried >= 20, "{tried} turns");
-        }
-    }
+    orders().for_each(|order| deleted(order, Propagation::Background));
+    deleted(Order::Fixed, Propagation::Foreground);
 }
 
 /// Deletes lab/a and creates it again while the controller does not run, and lets `asleep` turns of the rest pass.
@@ -240,9 +242,8 @@ fn replaced(order: Order, class: Option<&str>, asleep: usize) {
 #[test]
 fn an_image_that_is_replaced_while_nobody_looks_gets_nothing_of_the_dead() {
     for order in orders() {
-        for asleep in [0, 7, 40] {
-            replaced(order, None, asleep);
-            replaced(order, Some("snapshots"), asleep);
-        }
+        replaced(order, None, 0);
+        replaced(order, None, 40);
+        replaced(order, Some("snapshots"), 7);
     }
 }

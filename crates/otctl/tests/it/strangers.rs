@@ -13,6 +13,7 @@ use local_cluster::storage::IMMEDIATE_CLASS;
 use otctl_types::VMDiskImage;
 use otctl_types::condition::{ACCEPTED, find};
 use otctl_types::diskimage::Phase;
+use otctl_types::queue::ActiveEntry;
 use serde_json::json;
 
 use crate::hands::finish_but;
@@ -20,22 +21,35 @@ use crate::stage::{Stage, phase, ready_reason, status, until, well_behaved};
 
 const MIB: u64 = 1 << 20;
 
+/// What is waited for is looked at again after 30 s, so all of it waits at once.
 #[tokio::test(flavor = "multi_thread")]
-async fn names_may_be_long_taken_or_used_elsewhere() {
+async fn names_that_are_long_taken_or_elsewhere_and_creates_that_are_refused() {
     let mut stage = Stage::set(&[("concurrency", "3")]).await;
     let twin = stage.cluster().namespace("twin").await.unwrap();
+    let tight = stage.cluster().namespace("tight").await.unwrap();
+    let walled = stage.cluster().namespace("walled").await.unwrap();
     create_long_names(&stage).await;
     create_twins(&stage, &twin).await;
     let (claim, job) = create_beside_strangers(&stage).await;
+    create_refused(&stage, [&tight, &walled]).await;
     stage.start_controller();
 
-    expect_conflicts_to_heal(&stage, &claim, &job).await;
+    expect_refused(&stage, &tight, "QuotaExceeded").await;
+    expect_refused(&stage, &walled, "Rejected").await;
+    expect_conflicts_told(&stage, &claim, &job).await;
+    allow(&stage, &tight).await;
     expect_twins_apart(&stage, &twin).await;
     for name in long_names() {
         let done = status(&stage.await_phase(&name, Phase::Succeeded).await);
         assert!(done.current.unwrap().snapshot.is_some());
     }
-    stage.finish().await;
+    expect_conflicts_healed(&stage).await;
+    expect_refusals_healed(&stage, [&tight, &walled]).await;
+    // A quota refuses with 403 too.
+    finish_but(stage, |entry| {
+        entry.namespace == tight && entry.resource == "persistentvolumeclaims"
+    })
+    .await;
 }
 
 /// Of 70 characters, and as long as a name may be, with dots where a Job's name may have none.
@@ -115,8 +129,8 @@ async fn create_job(stage: &Stage, name: &str) {
     stage.jobs().create(&PostParams::default(), &job.unwrap()).await.unwrap();
 }
 
-/// A taken name is told, holds no slot, is not touched, and is no matter any more once it is free.
-async fn expect_conflicts_to_heal(stage: &Stage, claim: &str, job: &str) {
+/// A taken name is told, holds no slot, and is not touched. Then it is given free.
+async fn expect_conflicts_told(stage: &Stage, claim: &str, job: &str) {
     for name in ["claimed", "jobbed"] {
         let image = stage.await_reason(name, "NameConflict").await;
         let conditions = status(&image).conditions;
@@ -130,34 +144,34 @@ async fn expect_conflicts_to_heal(stage: &Stage, claim: &str, job: &str) {
     assert_eq!((kept.metadata.owner_references, kept.metadata.deletion_timestamp), (None, None));
     stage.claims().delete(claim, &DeleteParams::default()).await.unwrap();
     stage.jobs().delete(job, &DeleteParams::background()).await.unwrap();
+}
+
+async fn expect_conflicts_healed(stage: &Stage) {
     for name in ["claimed", "jobbed"] {
         let done = status(&stage.await_phase(name, Phase::Succeeded).await);
         assert_eq!(done.budget.unwrap().charged, 1, "only the download is charged");
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn refused_creates_are_told_and_heal() {
-    let mut stage = Stage::set(&[("concurrency", "2")]).await;
-    let tight = stage.cluster().namespace("tight").await.unwrap();
-    let walled = stage.cluster().namespace("walled").await.unwrap();
-    forbid_claims(&stage, &tight).await;
-    forbid_jobs(&stage, &walled).await;
-    for namespace in [&tight, &walled] {
+/// In a namespace without room for claims, and in one that wants no Jobs.
+async fn create_refused(stage: &Stage, [tight, walled]: [&str; 2]) {
+    forbid_claims(stage, tight).await;
+    forbid_jobs(stage, walled).await;
+    for namespace in [tight, walled] {
         let image = stage.image("refused", Content::generated(MIB, 1), well_behaved());
         stage.create_in(namespace, image).await;
     }
-    stage.start_controller();
-    expect_refused(&stage, &tight, "QuotaExceeded").await;
-    expect_refused(&stage, &walled, "Rejected").await;
-    stage.create(&stage.image("other", Content::generated(MIB, 2), well_behaved())).await;
-    stage.await_phase("other", Phase::Succeeded).await;
-    assert!(stage.active().await.is_empty(), "what is refused holds no slot");
+}
 
-    quotas(&stage, &tight).delete("tight", &DeleteParams::default()).await.unwrap();
+/// Takes away what refuses.
+async fn allow(stage: &Stage, tight: &str) {
+    quotas(stage, tight).delete("tight", &DeleteParams::default()).await.unwrap();
     let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(stage.client.clone());
     bindings.delete("no-jobs", &DeleteParams::default()).await.unwrap();
-    for namespace in [&tight, &walled] {
+}
+
+async fn expect_refusals_healed(stage: &Stage, namespaces: [&str; 2]) {
+    for namespace in namespaces {
         let done = until("it succeeds", async || {
             let image = stage.images_in(namespace).get("refused").await.unwrap();
             (phase(&image) == Some(Phase::Succeeded)).then_some(image)
@@ -165,11 +179,6 @@ async fn refused_creates_are_told_and_heal() {
         .await;
         assert_eq!(status(&done).budget.unwrap().charged, 1, "a refusal is not charged");
     }
-    // A quota refuses with 403 too.
-    finish_but(stage, |entry| {
-        entry.namespace == tight && entry.resource == "persistentvolumeclaims"
-    })
-    .await;
 }
 
 fn quotas(stage: &Stage, namespace: &str) -> Api<ResourceQuota> {
@@ -235,6 +244,9 @@ async fn expect_refused(stage: &Stage, namespace: &str, reason: &str) {
     let attempt = status.attempts.last().unwrap();
     assert_eq!((attempt.reason.as_deref(), attempt.charged), (Some(reason), false));
     assert!(attempt.ended_at.is_some() && status.next_retry_at.is_some());
+    let uid = image.uid();
+    let is_its = |entry: &ActiveEntry| Some(&entry.uid) == uid.as_ref();
+    stage.await_ledger("it holds no slot", |ledger| !ledger.active.iter().any(is_its)).await;
     let part = if reason == "Rejected" { "no Jobs are wanted here" } else { "exceeded quota" };
     assert!(status.message.unwrap().contains(part));
 }
