@@ -198,30 +198,6 @@ fn import_job(world: &World) -> Option<String> {
 }
 
 #[test]
-fn labels_that_are_taken_off_a_running_job_hide_nothing() {
-    let mut sim = one_slot();
-    image("lab/a").imports_without_end().create(&sim.world);
-    image("lab/b").create(&sim.world);
-    sim.run_until("its pod runs", |world| is_importing(world, "lab/a"));
-    let job = import_job(&sim.world).unwrap();
-    sim.world.edit("Job", &key(&job), |job| job["metadata"]["labels"] = json!({}));
-    for pod in names(&sim.world, "Pod") {
-        sim.world.edit("Pod", &key(&pod), |pod| {
-            let labels = pod["metadata"]["labels"].as_object_mut().unwrap();
-            labels.remove("pelotech.ot/owner-uid");
-        });
-    }
-    sim.advance(Duration::from_secs(60));
-    assert_eq!(status(&sim.world, "lab/a").phase, Some(Phase::Syncing), "\n{}", sim.story);
-    assert_eq!(imports(&sim.world, "lab/b"), 0, "the slot is taken\n{}", sim.story);
-    let_imports_succeed(&sim.world, "lab/a");
-    sim.settle();
-    assert_eq!(status(&sim.world, "lab/a").phase, Some(Phase::Succeeded), "\n{}", sim.story);
-    assert_eq!(sim.world.downloads(&key("lab/a")), 1, "\n{}", sim.story);
-    assert_eq!(status(&sim.world, "lab/b").phase, Some(Phase::Succeeded));
-}
-
-#[test]
 fn a_job_that_somebody_suspends_again_and_again_is_not_fought_over() {
     let mut sim = world(Order::Fixed);
     policy().concurrency(1).set("retryBackoffDuration", "1m").apply(&sim.world);

@@ -3,8 +3,9 @@
 use std::process::Command;
 
 use image_server::{Behaviour, Content, Fault};
-use kube::ResourceExt as _;
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::DeleteParams;
+use kube::{Api, ResourceExt as _};
 use local_cluster::Progress;
 use local_cluster::programs::{Program, Sources};
 use otctl_types::condition::{RECONCILING, STALLED, find};
@@ -12,7 +13,7 @@ use otctl_types::diskimage::{Phase, VMDiskImageStatus};
 use serde_json::json;
 
 use crate::hands::merge;
-use crate::stage::{Stage, ready_reason, status, well_behaved};
+use crate::stage::{NAMESPACE, Stage, ready_reason, status, well_behaved};
 use crate::stdout;
 
 const MIB: u64 = 1 << 20;
@@ -102,11 +103,7 @@ async fn what_is_taken_away_is_never_success() {
     stage.jobs().delete(&job, &DeleteParams::background()).await.unwrap();
     let job = stage.import_job("job-suspended").await.name_any();
     merge(&stage.jobs(), &job, &json!({"spec": {"suspend": true}})).await;
-    let job = stage.import_job("job-unlabelled").await.name_any();
-    let none = json!({"metadata": {"labels": {
-        "pelotech.ot/role": null, "pelotech.ot/owner-uid": null, "app.kubernetes.io/managed-by": null,
-    }}});
-    merge(&stage.jobs(), &job, &none).await;
+    take_labels_off(&stage, "job-unlabelled").await;
     // In use, so it goes when the pod has ended: just before anybody looks whether all is well.
     let claim = stage.read("claim-deleted").await;
     let revision = diskimage_controller::names::revision(&claim.spec);
@@ -133,6 +130,17 @@ async fn what_is_taken_away_is_never_success() {
         assert_eq!(stage.server.counts(name).downloads, downloads, "{name}");
     }
     stage.finish().await;
+}
+
+/// Takes every label by which a child can be listed off a running import's Job and pod.
+async fn take_labels_off(stage: &Stage, name: &str) {
+    let pod = stage.running_pod(name).await.name_any();
+    let job = stage.import_job(name).await.name_any();
+    let none = json!({"metadata": {"labels": {
+        "pelotech.ot/role": null, "pelotech.ot/owner-uid": null, "app.kubernetes.io/managed-by": null,
+    }}});
+    merge(&stage.jobs(), &job, &none).await;
+    merge(&Api::<Pod>::namespaced(stage.client.clone(), NAMESPACE), &pod, &none).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

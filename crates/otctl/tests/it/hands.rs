@@ -65,7 +65,8 @@ impl Stage {
         assert!(killed, "no node runs {pod:?}");
     }
 
-    async fn running_pod(&self, name: &str) -> Pod {
+    /// The running import pod of this image.
+    pub(crate) async fn running_pod(&self, name: &str) -> Pod {
         let uid = self.read(name).await.metadata.uid.unwrap();
         let imports =
             ListParams::default().labels(&format!("{ROLE_LABEL}=import,{OWNER_LABEL}={uid}"));
