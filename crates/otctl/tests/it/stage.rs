@@ -81,6 +81,12 @@ impl Stage {
         self.controller = Some(ControllerProcess::start(&self.launch).unwrap());
     }
 
+    /// Starts controllers with the lease times of an installation: on a busy machine the short ones are lost now and
+    /// then, which repeats a pass.
+    pub(crate) fn keep_lease(&mut self) {
+        self.launch.flags.truncate(1);
+    }
+
     /// Kills the controller as a crash would.
     pub(crate) async fn kill_controller(&mut self) {
         self.controller.take().expect("a controller runs").kill().await.unwrap();
