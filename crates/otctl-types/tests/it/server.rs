@@ -138,7 +138,7 @@ fn full_status() -> Value {
     };
     json!({
         "observedGeneration": 1, "phase": "Syncing", "message": "It goes on.", "ticket": "0000000001",
-        "queuedAt": "2026-01-01T00:00:00Z", "lastAttempt": 2, "revision": "r1",
+        "queuedAt": "2026-01-01T00:00:00Z", "lastAttempt": 2, "revision": "r1", "diskSize": "24Gi",
         "conditions": [condition("Admitted", "Admitted"), condition("Ready", "Importing")],
         "attempts": [{"number": 1, "charged": true, "reason": "ConnectionLost"}, {"number": 2}],
         "progress": {"bytes": 42, "totalBytes": 100, "percent": "42%"},
