@@ -5,7 +5,7 @@ use local_cluster::programs::{Program, Sources};
 
 use crate::command::{Run, cargo};
 use crate::parts::{Part, chosen, run_all};
-use crate::{charts, codegen, repository, tidy};
+use crate::{charts, codegen, fuzz, repository, tidy};
 
 /// Runs every part, or only those that are named.
 ///
@@ -13,6 +13,12 @@ use crate::{charts, codegen, repository, tidy};
 /// When one fails, or there is none of that name.
 pub fn run(wanted: &[String]) -> anyhow::Result<()> {
     run_all("ci", chosen(parts(), wanted)?)
+}
+
+/// A line for the help.
+#[must_use]
+pub fn names() -> String {
+    format!("Parts: {}", crate::parts::names(&parts()).join(", "))
 }
 
 fn parts() -> Vec<Part<'static>> {
@@ -32,6 +38,7 @@ fn parts() -> Vec<Part<'static>> {
         Part::new("programs", programs),
         Part::new("charts", charts::lint),
         Part::new("tests", || cargo(["test", "--locked", "--workspace"]).run()),
+        Part::new("fuzz", || fuzz::run(&[], fuzz::Effort::Same)),
         Part::new("demo", demo),
     ]
 }

@@ -2,10 +2,13 @@
 
 #![expect(clippy::print_stdout, reason = "its output is read by people and in logs of CI")]
 
+pub mod bench;
 pub mod charts;
 pub mod ci;
 pub mod codegen;
 pub mod command;
+pub mod fuzz;
+pub mod levels;
 pub mod metadata;
 pub mod parts;
 pub mod repository;

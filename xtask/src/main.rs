@@ -7,8 +7,9 @@ use clap::Parser;
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 enum Task {
     /// Every check and test that needs neither root nor more than the Rust and Go tools
+    #[command(after_help = xtask::ci::names())]
     Ci {
-        /// Only these parts, as the table at the end names them
+        /// Only these parts
         parts: Vec<String>,
     },
     /// Writes what is generated from the code: definitions, roles, reference pages
@@ -19,8 +20,25 @@ enum Task {
     },
     /// Rules of the workspace that no compiler knows: layers, writers, clocks, cases, licences, sizes
     Tidy,
+    /// Fuzzes what reads foreign bytes or what people write, from the seeds in `crates/fuzz`
+    Fuzz {
+        /// How long, for each target
+        #[arg(long, default_value_t = xtask::fuzz::SECONDS)]
+        seconds: u64,
+        /// Only these targets
+        targets: Vec<String>,
+    },
     /// What takes too long for every change; run before a capability is called done
-    Soak,
+    Soak {
+        /// Only these parts, as the table at the end names them
+        parts: Vec<String>,
+    },
+    /// What the product costs, beside what one would use without it: printed, never failed
+    Bench {
+        /// Parts, `--images N` and others, as `cargo xtask bench -- --help` lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
 }
 
 fn main() -> anyhow::Result<()> {
@@ -28,6 +46,10 @@ fn main() -> anyhow::Result<()> {
         Task::Ci { parts } => xtask::ci::run(&parts),
         Task::Codegen { check } => xtask::codegen::run(check),
         Task::Tidy => xtask::tidy::run(),
-        Task::Soak => xtask::soak::run(),
+        Task::Fuzz { seconds, targets } => {
+            xtask::fuzz::run(&targets, xtask::fuzz::Effort::Seconds(seconds))
+        }
+        Task::Soak { parts } => xtask::soak::run(&parts),
+        Task::Bench { arguments } => xtask::bench::run(&arguments),
     }
 }

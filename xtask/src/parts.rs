@@ -22,12 +22,18 @@ struct Ended {
     failure: Option<anyhow::Error>,
 }
 
+/// What the parts are called, in their order.
+#[must_use]
+pub fn names<'a>(parts: &'a [Part<'_>]) -> Vec<&'a str> {
+    parts.iter().map(|part| part.name.as_str()).collect()
+}
+
 /// The parts of these names, in their own order; all of them when no name is given.
 ///
 /// # Errors
 /// When there is no part of a name.
 pub fn chosen<'a>(parts: Vec<Part<'a>>, wanted: &[String]) -> anyhow::Result<Vec<Part<'a>>> {
-    let names: Vec<_> = parts.iter().map(|part| part.name.as_str()).collect();
+    let names = names(&parts);
     if let Some(unknown) = wanted.iter().find(|name| !names.contains(&name.as_str())) {
         anyhow::bail!("there is no part {unknown}; there are {}", names.join(", "));
     }

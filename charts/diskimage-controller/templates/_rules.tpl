@@ -27,10 +27,10 @@
 - apiGroups: ["batch"]
   resources: ["jobs"]
   verbs: ["get", "list", "watch", "create", "patch", "delete"]
-# how an attempt ended, and whether anything of it still runs, is told by its pod.
+# how an attempt ended, and whether anything of it still runs, is told by its pod; one that has ended and that no Job owns is taken away, since it keeps claims from going.
 - apiGroups: [""]
   resources: ["pods"]
-  verbs: ["list", "watch"]
+  verbs: ["list", "watch", "delete"]
 # the volume and the scratch space of an image; a finished volume is marked with its checksum.
 - apiGroups: [""]
   resources: ["persistentvolumeclaims"]

@@ -2,6 +2,7 @@
 //!
 //! Exit code 0: complete. 1: failed, with a report. 2: arguments that cannot be read; no report.
 
+use std::convert::Infallible;
 use std::net::{AddrParseError, IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,17 +10,20 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
 use otctl_types::import::{
     ImportOutcome, ImportReason, ImportReport, POD_UID_VARIABLE, PROGRESS_KEY_VARIABLE,
 };
 use policy::SourceHosts;
+use secrecy::{ExposeSecret as _, SecretString};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
+use crate::bandwidth::Bandwidth;
 use crate::client::is_fetchable;
+use crate::connection::Resolver;
 use crate::credentials::Credentials;
 use crate::failure::Failure;
 use crate::import::{Imported, import};
@@ -27,7 +31,7 @@ use crate::probe::probe;
 use crate::progress::{Tally, serve};
 use crate::report;
 use crate::settings::{
-    Access, Expected, Limits, ProgressEndpoint, Source, Target, Timing, VolumeMode,
+    Access, Expected, Limits, ProgressEndpoint, Source, SourceType, Target, Timing, VolumeMode,
 };
 use crate::sha256::Sum;
 
@@ -54,8 +58,8 @@ pub enum Command {
 pub struct SourceArgs {
     /// Address of the image. Taken as any text, so that no error about it is printed: it may
     /// carry a signature.
-    #[arg(long)]
-    pub url: String,
+    #[arg(long, value_parser = secret)]
+    pub url: SecretString,
     /// How to speak to it.
     #[arg(long, value_enum, default_value = "http")]
     pub source_type: SourceType,
@@ -110,8 +114,12 @@ pub struct ImportArgs {
     #[arg(long)]
     pub progress_address: Option<SocketAddr>,
     /// The key that requests for progress must carry.
-    #[arg(long, env = PROGRESS_KEY_VARIABLE, hide_env_values = true, default_value = "")]
-    pub progress_key: String,
+    #[arg(long, env = PROGRESS_KEY_VARIABLE, hide_env_values = true, default_value = "", value_parser = secret)]
+    pub progress_key: SecretString,
+    /// Bytes per second that may be received until the controller grants another share, and when
+    /// it was not heard of for a while; absent: no limit.
+    #[arg(long)]
+    pub bandwidth_share: Option<u64>,
     /// UID of this pod.
     #[arg(long, env = POD_UID_VARIABLE, default_value = "")]
     pub pod_uid: String,
@@ -130,13 +138,10 @@ impl FromStr for Addresses {
     }
 }
 
-/// How to speak to a source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum SourceType {
-    /// A web server.
-    Http,
-    /// An object store.
-    S3,
+/// Any text, which is not shown again.
+#[expect(clippy::unnecessary_wraps, reason = "the form that clap calls")]
+fn secret(text: &str) -> Result<SecretString, Infallible> {
+    Ok(text.into())
 }
 
 /// Runs what the arguments say and leaves the report.
@@ -166,16 +171,22 @@ async fn run_probe(args: SourceArgs, tally: Arc<Tally>) -> Result<Option<Importe
 
 async fn run_import(args: ImportArgs, tally: &Arc<Tally>) -> Result<Imported, Failure> {
     let cancel = cancelled_by_signals();
-    let _server = serve_progress(&args, tally).await;
+    let bandwidth = Bandwidth::new(args.bandwidth_share);
+    let _server = serve_progress(&args, tally, &bandwidth).await;
     let (source, target) = args.into_settings()?;
+    let source = Source { bandwidth, ..source };
     import(&source, Arc::new(target), tally, &cancel).await
 }
 
 /// Without progress an import is as good as with it: a failure here is only logged.
-async fn serve_progress(args: &ImportArgs, tally: &Arc<Tally>) -> Option<AbortOnDropHandle<()>> {
+async fn serve_progress(
+    args: &ImportArgs,
+    tally: &Arc<Tally>,
+    bandwidth: &Bandwidth,
+) -> Option<AbortOnDropHandle<()>> {
     let endpoint =
         ProgressEndpoint { address: args.progress_address?, key: args.progress_key.clone() };
-    match serve(&endpoint, Arc::clone(tally)).await {
+    match serve(&endpoint, Arc::clone(tally), bandwidth.clone()).await {
         Ok((_, server)) => Some(server),
         Err(error) => {
             tracing::warn!(%error, address = %endpoint.address, "cannot serve progress");
@@ -220,15 +231,8 @@ impl SourceArgs {
     /// # Errors
     /// What a person must change: the url, the Secret, the kind of source.
     pub fn into_source(self) -> Result<Source, Failure> {
-        if self.source_type == SourceType::S3 {
-            let message = "sources of type s3 are not read yet; use an http or https url";
-            return Err(Failure::new(ImportReason::UnsupportedSource, message));
-        }
-        let url = Url::parse(&self.url).ok().filter(is_fetchable).ok_or_else(|| {
-            let message = "the url is no http or https url without user-info; \
-                           a user and password go into the Secret of secretRef";
-            Failure::new(ImportReason::AddressRefused, message)
-        })?;
+        let url = Url::parse(self.url.expose_secret()).ok().filter(is_fetchable);
+        let url = url.ok_or_else(|| unfetchable(self.source_type))?;
         let credentials = match &self.secret_dir {
             Some(directory) => Credentials::read(directory)?,
             None => Credentials::default(),
@@ -236,15 +240,33 @@ impl SourceArgs {
         let stall = Duration::from_secs(self.stall_timeout.max(1));
         Ok(Source {
             url,
+            source_type: self.source_type,
             credentials,
             access: Access {
                 hosts: self.allowed_source_hosts,
                 api_addresses: self.refused_addresses.0,
+                resolver: Resolver::default(),
             },
             limits: Limits { image_size: self.max_image_size, disk_size: self.disk_size },
             timing: Timing { stall, ..Timing::default() },
+            bandwidth: Bandwidth::default(),
         })
     }
+}
+
+/// The message does not repeat the url: it may carry a signature.
+fn unfetchable(source_type: SourceType) -> Failure {
+    let message = match source_type {
+        SourceType::Http => {
+            "the url is no http or https url without user-info; \
+             a user and password go into the Secret of secretRef"
+        }
+        SourceType::S3 => {
+            "the url is no http or https url without user-info; an object in S3 is written as \
+             https://HOST/BUCKET/KEY or https://BUCKET.HOST/KEY, its keys go into the Secret of secretRef"
+        }
+    };
+    Failure::new(ImportReason::AddressRefused, message)
 }
 
 impl ImportArgs {

@@ -1,30 +1,29 @@
 //! One GET of the source: the request, redirects followed by ourselves so that every hop is
-//! judged, the answer's head, and its body as it arrives. What the bytes mean is not known here.
+//! judged, and the body as it arrives. What a status means is `answer`'s matter, what the bytes
+//! mean nobody's here.
 //!
-//! | status | reason |
-//! |---|---|
-//! | 404, 410 | `SourceNotFound` |
-//! | 401, 403 and every other 4xx but 408 and 429 | `Forbidden` |
-//! | 429, and 503 that says `Retry-After` | `Throttled` |
-//! | 408 and every other 5xx | `ServerError` |
-//! | another 2xx than 200 and 206 | `BadFormat` |
-//! | more than three redirects, or one to what is no http(s) url | `AddressRefused` |
+//! More than three redirects are `TooManyRedirects`, one to what is no http(s) url is
+//! `AddressRefused`. An object store that redirects says that the bucket is elsewhere, which is `WrongRegion`.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use http::{HeaderMap, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt as _, Empty};
+use http::{Request, Response, header};
+use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use otctl_types::import::ImportReason;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
+use crate::answer::{Answer, answer, carries_bytes, is_page, short_text};
+use crate::bandwidth::Bandwidth;
 use crate::connection::{Connector, shown};
+use crate::credentials::Keys;
 use crate::failure::Failure;
-use crate::settings::Source;
+use crate::s3::{self, Store};
+use crate::settings::{Source, SourceType};
 
 /// Redirects followed for one request.
 const MAX_REDIRECTS: usize = 3;
@@ -32,15 +31,31 @@ const MAX_REDIRECTS: usize = 3;
 /// What the http parser buffers; together with the socket's buffer it is what a kill loses.
 const READ_BUFFER_BYTES: usize = 32 * 1024;
 
-/// Entity tags and dates longer than this are not kept: they would not fit a report.
-const LONGEST_VALIDATOR: usize = 512;
+/// How much of an object store's refusal is read for its code, and how long that may take.
+const REFUSAL_BYTES: usize = 8 * 1024;
+const REFUSAL_TIME: Duration = Duration::from_secs(5);
 
 /// Asks one source.
 pub struct Client {
     url: Url,
     connector: Connector,
-    authorization: Option<header::HeaderValue>,
+    identity: Identity,
     stall: Duration,
+    bandwidth: Bandwidth,
+}
+
+/// How a request says who asks.
+enum Identity {
+    /// With a user and a password, on a web server.
+    Web(Option<Keys>),
+    /// With a signature, on an object store.
+    Store(Store),
+}
+
+/// An answer whose body is still to come, and the task that brings it.
+struct Exchange {
+    response: Response<Incoming>,
+    connection: AbortOnDropHandle<()>,
 }
 
 /// Which bytes are asked for.
@@ -69,33 +84,12 @@ pub struct Reply {
     pub body: Body,
 }
 
-/// Which bytes of the source an answer holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// A part that begins at `first`, of `total` bytes.
-    Part {
-        /// Offset of the body's first byte.
-        first: u64,
-        /// Length of the source.
-        total: Option<u64>,
-    },
-    /// All of it.
-    Whole {
-        /// Length of the source.
-        length: Option<u64>,
-    },
-    /// None: the source ends before the range begins.
-    BeyondEnd {
-        /// Length of the source.
-        length: Option<u64>,
-    },
-}
-
 /// A body as it arrives. Dropping it closes the connection.
 #[derive(Debug)]
 pub struct Body {
     incoming: Incoming,
     stall: Duration,
+    bandwidth: Bandwidth,
     _connection: AbortOnDropHandle<()>,
 }
 
@@ -116,38 +110,49 @@ impl Client {
     /// # Errors
     /// When the Secret's `ca.crt` is of no use.
     pub fn new(source: &Source) -> Result<Self, Failure> {
-        let credentials = &source.credentials;
-        let authority = credentials.authority.as_deref();
+        let (url, identity) = match source.source_type {
+            SourceType::Http => {
+                (source.url.clone(), Identity::Web(source.credentials.keys.clone()))
+            }
+            SourceType::S3 => {
+                let url = s3::address(source.url.clone());
+                let store = Store::new(&url, &source.credentials);
+                (url, Identity::Store(store))
+            }
+        };
         Ok(Self {
-            url: source.url.clone(),
-            connector: Connector::new(source.access.clone(), source.timing, authority)?,
-            authorization: credentials.authorization.clone(),
+            url,
+            connector: Connector::new(source)?,
+            identity,
             stall: source.timing.stall,
+            bandwidth: source.bandwidth.clone(),
         })
     }
 
     /// Asks for `range` and reads the head of the answer.
     ///
     /// # Errors
-    /// When no answer with bytes comes: the table above, `ConnectionLost`, `NoProgress`.
+    /// When no answer with bytes comes: the tables of `answer` and `s3`, `ConnectionLost`,
+    /// `NoProgress`.
     pub async fn get(&self, range: &ByteRange) -> Result<Reply, Failure> {
         let mut url = self.url.clone();
         for _ in 0..=MAX_REDIRECTS {
-            let (response, connection) = self.exchange(&url, range).await?;
-            match redirect(&url, &response)? {
+            let exchange = self.exchange(&url, range).await?;
+            if let Identity::Store(store) = &self.identity
+                && !carries_bytes(exchange.response.status())
+            {
+                return Err(refusal(store, exchange).await);
+            }
+            match redirect(&url, &exchange.response)? {
                 Some(next) => url = next,
-                None => return self.reply(&url, response, connection),
+                None => return self.reply(&url, exchange),
             }
         }
         let message = format!("{} redirects more than {MAX_REDIRECTS} times", shown(&self.url));
-        Err(Failure::new(ImportReason::AddressRefused, message))
+        Err(Failure::new(ImportReason::TooManyRedirects, message))
     }
 
-    async fn exchange(
-        &self,
-        url: &Url,
-        range: &ByteRange,
-    ) -> Result<(Response<Incoming>, AbortOnDropHandle<()>), Failure> {
+    async fn exchange(&self, url: &Url, range: &ByteRange) -> Result<Exchange, Failure> {
         let stream = self.connector.connect(url).await?;
         let lost = |error: hyper::Error| no_answer(url, &error);
         let (mut sender, connection) = http1::Builder::new()
@@ -161,7 +166,7 @@ impl Client {
         });
         let connection = AbortOnDropHandle::new(connection);
         match timeout(self.stall, sender.send_request(self.request(url, range)?)).await {
-            Ok(response) => Ok((response.map_err(lost)?, connection)),
+            Ok(response) => Ok(Exchange { response: response.map_err(lost)?, connection }),
             Err(_) => Err(stalled(url, self.stall)),
         }
     }
@@ -177,23 +182,22 @@ impl Client {
         if let Some(etag) = &range.if_range {
             request = request.header(header::IF_RANGE, etag);
         }
-        // Another host than the image's own must not learn its password.
-        if let Some(authorization) = &self.authorization
-            && url.origin() == self.url.origin()
-        {
-            request = request.header(header::AUTHORIZATION, authorization);
-        }
-        request.body(Empty::new()).map_err(|error| {
+        let mut request = request.body(Empty::new()).map_err(|error| {
             Failure::new(ImportReason::Internal, format!("cannot build the request: {error}"))
-        })
+        })?;
+        match &self.identity {
+            Identity::Store(store) => store.sign(&mut request, SystemTime::now())?,
+            // Another host than the image's own must not learn its password.
+            Identity::Web(Some(keys)) if url.origin() == self.url.origin() => {
+                request.headers_mut().insert(header::AUTHORIZATION, keys.basic_authorization()?);
+            }
+            Identity::Web(_) => {}
+        }
+        Ok(request)
     }
 
-    fn reply(
-        &self,
-        url: &Url,
-        response: Response<Incoming>,
-        connection: AbortOnDropHandle<()>,
-    ) -> Result<Reply, Failure> {
+    fn reply(&self, url: &Url, exchange: Exchange) -> Result<Reply, Failure> {
+        let Exchange { response, connection } = exchange;
         let answer = answer(url, response.status(), response.headers())?;
         Ok(Reply {
             answer,
@@ -203,6 +207,7 @@ impl Client {
             body: Body {
                 incoming: response.into_body(),
                 stall: self.stall,
+                bandwidth: self.bandwidth.clone(),
                 _connection: connection,
             },
         })
@@ -215,9 +220,17 @@ impl Body {
     /// # Errors
     /// When the body ends before that.
     pub async fn next(&mut self) -> Result<Option<Bytes>, Cut> {
+        let mut deadline = Instant::now() + self.stall;
         loop {
-            match timeout(self.stall, self.incoming.frame()).await {
-                Err(_) => return Err(Cut::Stalled),
+            match timeout_at(deadline, self.incoming.frame()).await {
+                Err(_) => {
+                    // While our own share kept bytes waiting, the source was not silent.
+                    let allowed = self.bandwidth.held_until() + self.stall;
+                    if allowed <= Instant::now() {
+                        return Err(Cut::Stalled);
+                    }
+                    deadline = allowed;
+                }
                 Ok(None) => return Ok(None),
                 Ok(Some(Err(error))) => return Err(cut(&error)),
                 Ok(Some(Ok(frame))) => {
@@ -228,6 +241,18 @@ impl Body {
             }
         }
     }
+}
+
+/// What an object store says besides the status, as far as it is known words: the body is read
+/// for them and never repeated.
+async fn refusal(store: &Store, exchange: Exchange) -> Failure {
+    let Exchange { response, connection } = exchange;
+    let (head, body) = response.into_parts();
+    let whole = timeout(REFUSAL_TIME, Limited::new(body, REFUSAL_BYTES).collect()).await;
+    drop(connection);
+    // A body that is longer than any error document says nothing.
+    let body = whole.ok().and_then(Result::ok).map(|body| body.to_bytes()).unwrap_or_default();
+    store.refusal(head.status, &head.headers, &body)
 }
 
 /// Where a redirect leads; `None` when the answer is none.
@@ -251,71 +276,6 @@ pub fn is_fetchable(url: &Url) -> bool {
         && url.has_host()
         && url.username().is_empty()
         && url.password().is_none()
-}
-
-fn answer(url: &Url, status: StatusCode, headers: &HeaderMap) -> Result<Answer, Failure> {
-    match status {
-        StatusCode::OK => Ok(Answer::Whole { length: content_length(headers) }),
-        StatusCode::PARTIAL_CONTENT => match content_range(headers) {
-            Some((Some(first), total)) => Ok(Answer::Part { first, total }),
-            _ => {
-                let message = format!("{} sent a part without saying which", shown(url));
-                Err(Failure::new(ImportReason::ServerError, message))
-            }
-        },
-        StatusCode::RANGE_NOT_SATISFIABLE => {
-            Ok(Answer::BeyondEnd { length: content_range(headers).and_then(|(_, total)| total) })
-        }
-        _ => Err(refusal(url, status, headers)),
-    }
-}
-
-fn refusal(url: &Url, status: StatusCode, headers: &HeaderMap) -> Failure {
-    let retry_after = retry_after(headers);
-    let reason = match status.as_u16() {
-        404 | 410 => ImportReason::SourceNotFound,
-        429 => ImportReason::Throttled,
-        503 if retry_after.is_some() => ImportReason::Throttled,
-        408 => ImportReason::ServerError,
-        400..=499 => ImportReason::Forbidden,
-        200..=299 => ImportReason::BadFormat,
-        _ => ImportReason::ServerError,
-    };
-    let message = format!("{} answered {status}", shown(url));
-    Failure { reason, message, retry_after }
-}
-
-fn content_length(headers: &HeaderMap) -> Option<u64> {
-    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.trim().parse().ok()
-}
-
-/// First byte and total length of `bytes 5-9/10`, `bytes */10` or `bytes 5-9/*`.
-fn content_range(headers: &HeaderMap) -> Option<(Option<u64>, Option<u64>)> {
-    let value = headers.get(header::CONTENT_RANGE)?.to_str().ok()?;
-    let (range, total) = value.trim().strip_prefix("bytes ")?.trim().split_once('/')?;
-    let first = range.split_once('-').and_then(|(first, _)| first.trim().parse().ok());
-    Some((first, total.trim().parse().ok()))
-}
-
-fn short_text(headers: &HeaderMap, name: &header::HeaderName) -> Option<String> {
-    let text = headers.get(name)?.to_str().ok()?;
-    (!text.is_empty() && text.len() <= LONGEST_VALIDATOR).then(|| text.to_owned())
-}
-
-fn is_page(headers: &HeaderMap) -> bool {
-    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    content_type.is_some_and(|text| text.trim().to_ascii_lowercase().starts_with("text/html"))
-}
-
-/// `Retry-After`, in seconds or as a date.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let value = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
-    if let Ok(seconds) = value.parse() {
-        return Some(Duration::from_secs(seconds));
-    }
-    let date = jiff::fmt::rfc2822::parse(value).ok()?;
-    let wait = date.timestamp().duration_since(jiff::Timestamp::now());
-    Some(Duration::from_secs(wait.as_secs().try_into().unwrap_or(0)))
 }
 
 fn cut(error: &hyper::Error) -> Cut {
@@ -343,59 +303,54 @@ fn stalled(url: &Url, stall: Duration) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use otctl_types::import::Share;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+
     use super::*;
 
-    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
-        pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
+    /// The body of an answer of four bytes, three of which are there, at this pace.
+    async fn body(bandwidth: &Bandwidth, stall: Duration) -> (Body, DuplexStream) {
+        let (ours, mut theirs) = duplex(1024);
+        let stream = TokioIo::new(bandwidth.pace(ours));
+        let (mut sender, connection) = http1::handshake(stream).await.unwrap();
+        let connection = AbortOnDropHandle::new(tokio::spawn(async move {
+            let _ = connection.await;
+        }));
+        let request = Request::get("/").body(Empty::<Bytes>::new()).unwrap();
+        let answer = async {
+            theirs.read_u8().await.unwrap();
+            let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nabc";
+            theirs.write_all(answer).await.unwrap();
+        };
+        let (response, ()) = tokio::join!(sender.send_request(request), answer);
+        let incoming = response.unwrap().into_body();
+        let bandwidth = bandwidth.clone();
+        (Body { incoming, stall, bandwidth, _connection: connection }, theirs)
     }
 
-    fn reason(status: u16, pairs: &[(&'static str, &str)]) -> ImportReason {
-        let url = Url::parse("http://h.example/i").unwrap();
-        answer(&url, StatusCode::from_u16(status).unwrap(), &headers(pairs)).unwrap_err().reason
-    }
-
-    #[test]
-    fn every_status_has_its_reason() {
-        let table = [
-            (ImportReason::SourceNotFound, &[404, 410][..]),
-            (ImportReason::Forbidden, &[400, 401, 402, 403, 405, 407, 451]),
-            (ImportReason::Throttled, &[429]),
-            (ImportReason::ServerError, &[300, 304, 408, 500, 502, 503, 504, 599]),
-            (ImportReason::BadFormat, &[201, 202, 204]),
-        ];
-        for (expected, statuses) in table {
-            for status in statuses {
-                assert_eq!(reason(*status, &[]), expected, "{status}");
-            }
+    /// At a byte per second each byte waits longer than the source may be silent.
+    #[tokio::test(start_paused = true)]
+    async fn being_kept_waiting_by_our_share_is_no_silence_of_the_source() {
+        let bandwidth = Bandwidth::new(Some(1));
+        let stall = Duration::from_millis(300);
+        let (mut body, _theirs) = body(&bandwidth, stall).await;
+        for byte in ["a", "b", "c"] {
+            assert_eq!(body.next().await.unwrap().unwrap(), byte);
         }
-        assert_eq!(reason(503, &[("retry-after", "7")]), ImportReason::Throttled);
-        assert_eq!(reason(500, &[("retry-after", "7")]), ImportReason::ServerError);
+        let begun = Instant::now();
+        assert_eq!(body.next().await, Err(Cut::Stalled));
+        assert!(begun.elapsed() <= Duration::from_secs(1) + stall, "{:?}", begun.elapsed());
     }
 
-    #[test]
-    fn retry_after_is_seconds_or_a_date() {
-        assert_eq!(retry_after(&headers(&[("retry-after", "120")])).unwrap().as_secs(), 120);
-        let past = headers(&[("retry-after", "Sun, 06 Nov 1994 08:49:37 GMT")]);
-        assert_eq!(retry_after(&past).unwrap().as_secs(), 0);
-        let future = headers(&[("retry-after", "Fri, 01 Jan 2100 00:00:00 GMT")]);
-        assert!(retry_after(&future).unwrap().as_secs() > 1_000_000);
-        assert_eq!(retry_after(&headers(&[("retry-after", "soon")])), None);
-    }
-
-    #[test]
-    fn content_ranges_are_read_in_all_forms() {
-        let read = |text: &str| content_range(&headers(&[("content-range", text)]));
-        assert_eq!(read("bytes 5-9/10"), Some((Some(5), Some(10))));
-        assert_eq!(read("bytes 5-9/*"), Some((Some(5), None)));
-        assert_eq!(read("bytes */10"), Some((None, Some(10))));
-        assert_eq!(read("pages 5-9/10"), None);
-        assert_eq!(reason(206, &[]), ImportReason::ServerError);
-    }
-
-    #[test]
-    fn overlong_entity_tags_are_not_kept() {
-        let etag = |text: &str| short_text(&headers(&[("etag", text)]), &header::ETAG);
-        assert_eq!(etag("W/\"a\"").unwrap(), "W/\"a\"");
-        assert_eq!(etag(&"a".repeat(600)), None);
+    #[tokio::test(start_paused = true)]
+    async fn a_source_that_is_silent_is_so_in_time() {
+        let bandwidth = Bandwidth::default();
+        bandwidth.grant(&Share::default()).unwrap();
+        let stall = Duration::from_secs(10);
+        let (mut body, _theirs) = body(&bandwidth, stall).await;
+        assert_eq!(body.next().await.unwrap().unwrap(), "abc");
+        let begun = Instant::now();
+        assert_eq!(body.next().await, Err(Cut::Stalled));
+        assert_eq!(begun.elapsed(), stall);
     }
 }

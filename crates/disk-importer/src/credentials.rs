@@ -1,4 +1,5 @@
-//! The mounted Secret: a directory with one file per key. Read once, never printed.
+//! The mounted Secret: a directory with one file per key. Read once, never printed, wiped when it
+//! is dropped.
 
 use std::fs;
 use std::io;
@@ -8,26 +9,44 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use http::HeaderValue;
 use otctl_types::import::ImportReason;
+use secrecy::zeroize::Zeroizing;
+use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::failure::Failure;
 
-/// The names under which the two halves of a key pair are accepted, in order.
+/// The names under which a key is accepted, in order.
 const ACCESS_KEY_NAMES: [&str; 2] = ["accessKeyId", "AWS_ACCESS_KEY_ID"];
 const SECRET_KEY_NAMES: [&str; 2] = ["secretKey", "AWS_SECRET_ACCESS_KEY"];
+const SESSION_TOKEN_NAMES: [&str; 2] = ["sessionToken", "AWS_SESSION_TOKEN"];
+const REGION_NAMES: [&str; 2] = ["region", "AWS_REGION"];
 const AUTHORITY_NAME: &str = "ca.crt";
 
-/// What the Secret of an image holds for an http source.
-#[derive(Clone, Default)]
+/// What the Secret of an image holds.
+#[derive(Clone, Debug, Default)]
 pub struct Credentials {
-    /// The `authorization` header for the source's own host.
-    pub authorization: Option<HeaderValue>,
+    /// Who asks; absent: anybody.
+    pub keys: Option<Keys>,
+    /// The region that requests to an object store are signed for.
+    pub region: Option<String>,
     /// PEM text with certificate authorities to trust besides the system's.
     pub authority: Option<Vec<u8>>,
 }
 
+/// A key pair: user and password of a web server, the access key of an object store.
+#[derive(Clone, Debug)]
+pub struct Keys {
+    /// The public half, or the user.
+    pub id: SecretString,
+    /// The secret half, or the password.
+    pub secret: SecretString,
+    /// What goes with keys that were issued for a while.
+    pub session_token: Option<SecretString>,
+}
+
 impl Credentials {
     /// Reads the Secret mounted at `directory`. The mount is optional, so an absent or empty
-    /// directory is an absent Secret. A Secret that holds nothing but `ca.crt` is there for that.
+    /// directory is an absent Secret. A Secret that holds nothing but `ca.crt` and `region` is
+    /// there for that.
     ///
     /// # Errors
     /// `SecretNotFound`, `SecretKeyMissing`, or `Internal` when the directory cannot be read.
@@ -37,51 +56,87 @@ impl Credentials {
             let message = "the Secret of secretRef does not exist, or is empty";
             return Err(Failure::new(ImportReason::SecretNotFound, message));
         }
-        let authority = read_key(directory, AUTHORITY_NAME)?;
-        if names == [AUTHORITY_NAME] {
-            return Ok(Self { authorization: None, authority });
-        }
-        let user = read_first(directory, ACCESS_KEY_NAMES)?;
-        let password = read_first(directory, SECRET_KEY_NAMES)?;
-        Ok(Self { authorization: Some(basic_authorization(&user, &password)?), authority })
+        let authority = read_key(directory, AUTHORITY_NAME)?.map(|value| value.to_vec());
+        let region = read_text(directory, REGION_NAMES)?.map(|region| region.to_string());
+        let is_key = |name: &String| name != AUTHORITY_NAME && !REGION_NAMES.contains(&&**name);
+        let keys = names.iter().any(is_key).then(|| Keys::read(directory)).transpose()?;
+        Ok(Self { keys, region, authority })
     }
 }
 
-/// Names of the mounted keys, sorted; a kubelet's own `..data` and its like left out.
+impl Keys {
+    /// A user and a password.
+    #[must_use]
+    pub fn new(id: &str, secret: &str) -> Self {
+        Self { id: id.into(), secret: secret.into(), session_token: None }
+    }
+
+    fn read(directory: &Path) -> Result<Self, Failure> {
+        let secret = |names: [&str; 2]| {
+            Ok::<_, Failure>(read_text(directory, names)?.map(|text| SecretString::from(&**text)))
+        };
+        let required = |names: [&str; 2]| secret(names)?.ok_or_else(|| missing(names));
+        Ok(Self {
+            id: required(ACCESS_KEY_NAMES)?,
+            secret: required(SECRET_KEY_NAMES)?,
+            session_token: secret(SESSION_TOKEN_NAMES)?,
+        })
+    }
+
+    /// The `authorization` header by which a web server knows us.
+    ///
+    /// # Errors
+    /// `Internal`, which base64 text never is.
+    pub fn basic_authorization(&self) -> Result<HeaderValue, Failure> {
+        let (user, password) = (self.id.expose_secret(), self.secret.expose_secret());
+        let pair = Zeroizing::new(format!("{user}:{password}"));
+        let header = Zeroizing::new(format!("Basic {}", BASE64.encode(&*pair)));
+        let mut value = HeaderValue::from_str(&header)
+            .map_err(|error| Failure::new(ImportReason::Internal, error.to_string()))?;
+        value.set_sensitive(true);
+        Ok(value)
+    }
+}
+
+/// Names of the mounted keys; a kubelet's own `..data` and its like left out.
 fn key_names(directory: &Path) -> Result<Vec<String>, Failure> {
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(Failure::of_volume("read the mounted Secret", &error)),
+        Err(error) => return Err(unreadable(&error)),
     };
     let mut names = Vec::new();
     for entry in entries {
-        let entry = entry.map_err(|error| Failure::of_volume("read the mounted Secret", &error))?;
+        let entry = entry.map_err(|error| unreadable(&error))?;
         let name = entry.file_name().to_string_lossy().into_owned();
         if !name.starts_with("..") {
             names.push(name);
         }
     }
-    names.sort_unstable();
     Ok(names)
 }
 
-fn read_first(directory: &Path, names: [&str; 2]) -> Result<Vec<u8>, Failure> {
+/// The value under the first of `names` that has one, as text.
+fn read_text(directory: &Path, names: [&str; 2]) -> Result<Option<Zeroizing<String>>, Failure> {
     for name in names {
-        if let Some(value) = read_key(directory, name)? {
-            return Ok(value);
-        }
+        let Some(value) = read_key(directory, name)? else { continue };
+        return match std::str::from_utf8(&value) {
+            Ok(text) => Ok(Some(Zeroizing::new(text.to_owned()))),
+            Err(_) => {
+                let message = format!("its key {name} is no text");
+                Err(Failure::new(ImportReason::SecretKeyMissing, message))
+            }
+        };
     }
-    let message = format!("the Secret of secretRef has no key {} (or {})", names[0], names[1]);
-    Err(Failure::new(ImportReason::SecretKeyMissing, message))
+    Ok(None)
 }
 
 /// The value of a key without the line end that editors and `echo` leave; an empty one is absent.
-fn read_key(directory: &Path, name: &str) -> Result<Option<Vec<u8>>, Failure> {
+fn read_key(directory: &Path, name: &str) -> Result<Option<Zeroizing<Vec<u8>>>, Failure> {
     let mut value = match fs::read(directory.join(name)) {
-        Ok(value) => value,
+        Ok(value) => Zeroizing::new(value),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(Failure::of_volume("read the mounted Secret", &error)),
+        Err(error) => return Err(unreadable(&error)),
     };
     while value.ends_with(b"\n") || value.ends_with(b"\r") {
         value.pop();
@@ -89,12 +144,13 @@ fn read_key(directory: &Path, name: &str) -> Result<Option<Vec<u8>>, Failure> {
     Ok(Some(value).filter(|value| !value.is_empty()))
 }
 
-fn basic_authorization(user: &[u8], password: &[u8]) -> Result<HeaderValue, Failure> {
-    let pair = [user, b":", password].concat();
-    let mut value = HeaderValue::from_str(&format!("Basic {}", BASE64.encode(pair)))
-        .map_err(|error| Failure::new(ImportReason::Internal, error.to_string()))?;
-    value.set_sensitive(true);
-    Ok(value)
+fn missing(names: [&str; 2]) -> Failure {
+    let message = format!("it has no key {} (or {})", names[0], names[1]);
+    Failure::new(ImportReason::SecretKeyMissing, message)
+}
+
+fn unreadable(error: &io::Error) -> Failure {
+    Failure::of_volume("read the mounted Secret", error)
 }
 
 #[cfg(test)]
@@ -109,14 +165,18 @@ mod tests {
         directory
     }
 
+    fn read(keys: &[(&str, &str)]) -> Credentials {
+        Credentials::read(secret(keys).path()).unwrap()
+    }
+
     fn reason(keys: &[(&str, &str)]) -> ImportReason {
-        Credentials::read(secret(keys).path()).err().expect("must fail").reason
+        Credentials::read(secret(keys).path()).expect_err("must fail").reason
     }
 
     #[test]
     fn absent_or_empty_mount_is_an_absent_secret() {
         assert_eq!(reason(&[]), ImportReason::SecretNotFound);
-        let absent = Credentials::read(Path::new("/nonexistent/secret")).err().unwrap();
+        let absent = Credentials::read(Path::new("/nonexistent/secret")).unwrap_err();
         assert_eq!(absent.reason, ImportReason::SecretNotFound);
     }
 
@@ -131,24 +191,55 @@ mod tests {
             ImportReason::SecretKeyMissing
         );
         assert_eq!(reason(&[("ca.crt", "x"), ("user", "y")]), ImportReason::SecretKeyMissing);
+        let directory = secret(&[("secretKey", "b")]);
+        fs::write(directory.path().join("accessKeyId"), [0xff]).unwrap();
+        let failure = Credentials::read(directory.path()).unwrap_err();
+        assert_eq!(failure.reason, ImportReason::SecretKeyMissing);
     }
 
     #[test]
-    fn both_spellings_give_basic_authorization() {
-        for (user, password) in
-            [(ACCESS_KEY_NAMES[0], SECRET_KEY_NAMES[0]), (ACCESS_KEY_NAMES[1], SECRET_KEY_NAMES[1])]
-        {
-            let directory = secret(&[(user, "lab\n"), (password, "open sesame")]);
-            let authorization = Credentials::read(directory.path()).unwrap().authorization.unwrap();
-            assert_eq!(authorization, "Basic bGFiOm9wZW4gc2VzYW1l");
-            assert!(!format!("{authorization:?}").contains("bGFi"));
+    fn both_spellings_are_read() {
+        let ours = [
+            ("accessKeyId", "lab\n"),
+            ("secretKey", "open sesame"),
+            ("sessionToken", "token\r\n"),
+            ("region", "eu-west-1\n"),
+        ];
+        let theirs = [
+            ("AWS_ACCESS_KEY_ID", "lab"),
+            ("AWS_SECRET_ACCESS_KEY", "open sesame"),
+            ("AWS_SESSION_TOKEN", "token"),
+            ("AWS_REGION", "eu-west-1"),
+        ];
+        for names in [ours, theirs] {
+            let credentials = read(&names);
+            let keys = credentials.keys.unwrap();
+            assert_eq!(keys.id.expose_secret(), "lab");
+            assert_eq!(keys.secret.expose_secret(), "open sesame");
+            assert_eq!(keys.session_token.unwrap().expose_secret(), "token");
+            assert_eq!(credentials.region.as_deref(), Some("eu-west-1"));
         }
     }
 
     #[test]
-    fn a_certificate_authority_alone_needs_no_keys() {
-        let credentials = Credentials::read(secret(&[("ca.crt", "pem")]).path()).unwrap();
-        assert!(credentials.authorization.is_none());
+    fn nothing_secret_is_shown_or_formatted() {
+        let credentials = read(&[
+            ("accessKeyId", "lab-canary"),
+            ("secretKey", "sesame-canary"),
+            ("sessionToken", "token-canary"),
+        ]);
+        let shown = format!("{credentials:?}");
+        assert!(shown.contains("REDACTED") && !shown.contains("canary"), "{shown}");
+        let header = Keys::new("lab", "open sesame").basic_authorization().unwrap();
+        assert_eq!(header, "Basic bGFiOm9wZW4gc2VzYW1l");
+        assert!(!format!("{header:?}").contains("bGFi"));
+    }
+
+    #[test]
+    fn an_authority_and_a_region_need_no_keys() {
+        let credentials = read(&[("ca.crt", "pem"), ("region", "eu-west-1")]);
+        assert!(credentials.keys.is_none());
         assert_eq!(credentials.authority.unwrap(), b"pem");
+        assert_eq!(credentials.region.unwrap(), "eu-west-1");
     }
 }

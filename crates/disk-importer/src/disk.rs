@@ -44,7 +44,7 @@ impl Disk {
     /// Makes or opens the disk of `target`.
     ///
     /// # Errors
-    /// `BlockDeviceDenied`, `VolumeFull` or `Internal`.
+    /// `BlockDeviceDenied`, `TooLarge`, `VolumeFull` or `Internal`.
     pub fn open(target: &Target) -> Result<Self, Failure> {
         let (file, names) = match target.volume_mode {
             VolumeMode::Filesystem => {
@@ -123,6 +123,24 @@ impl Disk {
     }
 }
 
+/// Judges what can be judged before anything is fetched: a file system that takes a file of this size, a device that is
+/// there and large enough.
+///
+/// # Errors
+/// `TooLarge`, `VolumeFull`, `Internal` or `BlockDeviceDenied`.
+pub fn check(target: &Target) -> Result<(), Failure> {
+    match target.volume_mode {
+        VolumeMode::Filesystem => {
+            let partial = Names::of(&target.output).partial;
+            let created = create(&partial, target.disk_size).map(drop);
+            // What is left of it must not keep room from the download; it is made again when that is whole.
+            let removed = fs::remove_file(&partial).map_err(failed);
+            created.and(removed)
+        }
+        VolumeMode::Block => open_device(&target.output, target.disk_size).map(drop),
+    }
+}
+
 /// Whether the disk of `target`, finished by an earlier run, is still there with these bytes.
 ///
 /// A file has its name only since it was whole; a device has none, so its bytes are read.
@@ -162,8 +180,20 @@ fn create(path: &Path, size: u64) -> Result<File, Failure> {
     let file = options.open(path).map_err(failed)?;
     // The mode asked for above is subject to the process's mask.
     file.set_permissions(Permissions::from_mode(MODE)).map_err(failed)?;
-    file.set_len(size).map_err(failed)?;
+    file.set_len(size).map_err(|error| unsizable(size, &error))?;
     Ok(file)
+}
+
+fn unsizable(size: u64, error: &io::Error) -> Failure {
+    if error.kind() != io::ErrorKind::FileTooLarge {
+        return Failure::of_volume("size the disk", error);
+    }
+    let message = format!(
+        "a disk of {} (diskSize) is larger than the file system of the volume lets a file be; lower diskSize, or use \
+         volumeMode Block or another storageClass",
+        policy::quantity::format(size)
+    );
+    Failure::new(ImportReason::TooLarge, message)
 }
 
 fn open_device(path: &Path, size: u64) -> Result<File, Failure> {
@@ -213,12 +243,12 @@ fn sum_of(device: &File, size: u64) -> Result<Sum, Failure> {
 }
 
 /// Neighbouring blocks that are all zero, or all not.
-struct Run<'a> {
-    bytes: &'a [u8],
-    zero: bool,
+pub(crate) struct Run<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) zero: bool,
 }
 
-fn runs(mut rest: &[u8]) -> impl Iterator<Item = Run<'_>> {
+pub(crate) fn runs(mut rest: &[u8]) -> impl Iterator<Item = Run<'_>> {
     std::iter::from_fn(move || {
         let zero = is_zero(first_block(rest)?);
         let mut length = 0;

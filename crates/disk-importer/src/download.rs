@@ -13,12 +13,14 @@ use hyper::body::Bytes;
 use otctl_types::import::ImportReason;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{Answer, ByteRange, Client, Cut, Reply};
+use crate::answer::Answer;
+use crate::client::{ByteRange, Client, Cut, Reply};
 use crate::failure::Failure;
-use crate::look::{Beginning, LOOK_BYTES, fits};
+use crate::look::{Beginning, IMPORT_LOOK_BYTES, fits};
 use crate::progress::Tally;
-use crate::scratch::{Spool, Version};
+use crate::scratch::Spool;
 use crate::settings::{Expected, Limits, Source, Timing};
+use crate::version::{Likeness, Version};
 
 /// One run's way from the source to the spool.
 pub struct Download<'a> {
@@ -165,12 +167,25 @@ impl<'a> Download<'a> {
 
     /// The version that answers is the one we have bytes of, and the one the probe saw.
     fn check_same(&self, version: &Version) -> Result<(), Failure> {
-        let same_as_kept = self.spool.version().is_none_or(|kept| kept.is_same_as(version));
-        if same_as_kept && version.is(self.expected) {
-            return Ok(());
+        let kept = self.spool.version().map_or(Likeness::Same, |kept| kept.beside(version));
+        match kept.max(version.beside_probe(self.expected)) {
+            Likeness::Same => Ok(()),
+            Likeness::OtherLength => Err(self.other_length(version.size)),
+            Likeness::Replaced => {
+                let message =
+                    "the image at the source was replaced; the next attempt fetches the new one";
+                Err(Failure::new(ImportReason::SourceChanged, message))
+            }
         }
-        let message = "the image at the source was replaced; the next attempt fetches the new one";
-        Err(Failure::new(ImportReason::SourceChanged, message))
+    }
+
+    fn other_length(&self, told: u64) -> Failure {
+        let known = self.spool.version().map(|kept| kept.size).or(self.expected.size);
+        let message = format!(
+            "the source announces {told} bytes and, under the same tag or date, announced {} before",
+            known.unwrap_or_default()
+        );
+        Failure::new(ImportReason::LengthMismatch, message)
     }
 
     /// The source ends before what we ask for.
@@ -179,13 +194,19 @@ impl<'a> Download<'a> {
         if offset == 0 {
             return Failure::new(ImportReason::BadFormat, "the source is empty");
         }
-        let changed = reply.etag.is_some()
-            && self.spool.version().is_some_and(|version| version.etag != reply.etag);
-        if changed || length.is_some_and(|length| length != offset) {
-            let message = "the image at the source was replaced by a shorter one";
-            return Failure::new(ImportReason::SourceChanged, message);
+        let Some(kept) = self.spool.version() else { return self.too_short() };
+        let (etag, last_modified) = (reply.etag.clone(), reply.last_modified.clone());
+        let told = Version { etag, last_modified, size: length.unwrap_or(offset), ..kept.clone() };
+        // Asked from its end on, a source without a change has none of these bytes, and says so.
+        let known = Version { size: offset, ..kept.clone() };
+        match known.beside(&told) {
+            Likeness::Same => self.too_short(),
+            Likeness::OtherLength => self.other_length(told.size),
+            Likeness::Replaced => {
+                let message = "the image at the source was replaced by a shorter one";
+                Failure::new(ImportReason::SourceChanged, message)
+            }
         }
-        self.too_short()
     }
 
     fn take(&mut self, bytes: &Bytes) -> Result<(), Failure> {
@@ -204,11 +225,11 @@ impl<'a> Download<'a> {
     /// The first look, once enough bytes are here.
     fn look(&mut self) -> Result<(), Failure> {
         let Some(version) = self.spool.version() else { return Ok(()) };
-        if !self.to_be_looked_at || self.spool.offset() < version.size.min(LOOK_BYTES) {
+        if !self.to_be_looked_at || self.spool.offset() < version.size.min(IMPORT_LOOK_BYTES) {
             return Ok(());
         }
         let beginning = Beginning {
-            bytes: &self.spool.first_bytes(LOOK_BYTES)?,
+            bytes: &self.spool.first_bytes(IMPORT_LOOK_BYTES)?,
             size: version.size,
             etag: version.etag.clone(),
             accepts_ranges: version.accepts_ranges,

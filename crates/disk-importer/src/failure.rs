@@ -29,6 +29,8 @@ impl Failure {
     pub fn of_volume(action: &str, error: &io::Error) -> Self {
         let reason = match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ImportReason::VolumeFull,
+            // A file system has a longest file: no retry changes that.
+            io::ErrorKind::FileTooLarge => ImportReason::TooLarge,
             _ => ImportReason::Internal,
         };
         Self::new(reason, format!("cannot {action}: {error}"))
@@ -53,5 +55,25 @@ impl Failure {
                 | ImportReason::BadFormat
                 | ImportReason::UnsupportedFormat
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_volume_that_fails_says_what_that_asks_for() {
+        for (code, reason) in [
+            (nix::libc::ENOSPC, ImportReason::VolumeFull),
+            (nix::libc::EDQUOT, ImportReason::VolumeFull),
+            (nix::libc::EFBIG, ImportReason::TooLarge),
+            (nix::libc::EIO, ImportReason::Internal),
+            (nix::libc::EROFS, ImportReason::Internal),
+        ] {
+            let failure = Failure::of_volume("write the disk", &io::Error::from_raw_os_error(code));
+            assert_eq!(failure.reason, reason, "{failure}");
+            assert!(failure.message.starts_with("cannot write the disk: "), "{failure}");
+        }
     }
 }

@@ -6,13 +6,14 @@ use otctl_types::import::{ImportPhase, ImportReason, SourceFacts};
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
-use crate::convert::convert;
+use crate::convert::{Packed, convert};
 use crate::disk;
 use crate::download::Download;
 use crate::failure::Failure;
 use crate::progress::Tally;
 use crate::scratch::{Checkpoint, Completion, Scratch, Spool};
 use crate::settings::{Source, Target};
+use crate::version::Likeness;
 
 /// The sums of a finished import.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +35,10 @@ pub async fn import(
     cancel: &CancellationToken,
 ) -> Result<Imported, Failure> {
     let scratch = Scratch::lock(&target.scratch, &target.pod_uid)?;
-    let kept = scratch.checkpoint().filter(|kept| kept.version.is(&target.expected));
+    disk::check(&target)?;
+    let kept = scratch
+        .checkpoint()
+        .filter(|kept| kept.version.beside_probe(&target.expected) == Likeness::Same);
     if let Some(imported) = finished(kept.as_ref(), &target, tally).await? {
         return Ok(imported);
     }
@@ -109,9 +113,10 @@ async fn make_disk(
     cancel: &CancellationToken,
 ) -> Result<Completion, Failure> {
     tally.enter(ImportPhase::Converting);
-    let (disk, path, format) = (Arc::clone(target), spool.source_path(), facts.format);
-    let token = cancel.clone();
-    let sum = blocking(move || convert(&path, format, &disk, &token)).await?;
+    let image =
+        Packed { path: spool.source_path(), unpacked: spool.unpacked_path(), facts: facts.clone() };
+    let (disk, token) = (Arc::clone(target), cancel.clone());
+    let sum = blocking(move || convert(&image, &disk, &token)).await?;
     Ok(Completion {
         checksum: spool.hasher().sum().to_string(),
         disk_checksum: sum.to_string(),

@@ -1,15 +1,23 @@
 //! The first look: what the image's first bytes say, and whether it fits. Made before anything
 //! is paid for, by the probe and again by the import on what it receives.
 
-use otctl_types::import::{ImageFormat, ImportReason, SourceFacts};
+use otctl_types::import::{Compression, ImageFormat, ImportReason, SourceFacts};
 
 use crate::failure::Failure;
 use crate::qcow2::Header;
 use crate::settings::Limits;
+use crate::unpack;
 
-/// How many bytes a look needs at most. A qcow2 header, every signature below and the start of a
-/// page are in the first few hundred; what is more than that is never asked for.
-pub const LOOK_BYTES: u64 = 16 * 1024;
+/// How many bytes a look takes at most. A qcow2 header, every signature below and the start of a
+/// page are in the first few hundred; a compressed image may need all of it to show as much.
+pub const LOOK_BYTES: u64 = 64 * 1024;
+
+/// How many bytes an import looks at, which has them anyway: more than the longest block of a
+/// compressed image, so that what a probe could not unpack is seen after all.
+pub const IMPORT_LOOK_BYTES: u64 = 4 * LOOK_BYTES;
+
+/// How many bytes of a compressed image are unpacked for a look: more than every signature takes.
+const UNPACKED_BYTES: usize = 4096;
 
 /// The start of a source and what its server said of it.
 pub struct Beginning<'a> {
@@ -31,39 +39,103 @@ impl Beginning<'_> {
     /// # Errors
     /// `BadFormat` for what is no disk image, `UnsupportedFormat` for one we do not read.
     pub fn facts(&self) -> Result<SourceFacts, Failure> {
-        let (format, virtual_size) = match signature(self.bytes) {
-            Some(Signature::Qcow2) => {
-                (ImageFormat::Qcow2, Header::parse(self.bytes, self.size)?.virtual_size)
+        let compression = unpack::compression(self.bytes);
+        let (format, virtual_size) = match compression {
+            None => self.inside(self.bytes, Some(self.size))?,
+            Some(compression) => {
+                let is_whole = self.bytes.len() as u64 == self.size;
+                let unpacked =
+                    unpack::beginning(compression, self.bytes, is_whole, UNPACKED_BYTES)?;
+                check_unpacked(compression, &unpacked)?;
+                // Only of a whole source nothing is nothing.
+                self.inside(&unpacked, (is_whole && unpacked.is_empty()).then_some(0))?
             }
-            Some(Signature::Unread { name, way_out }) => return Err(unread(name, way_out)),
-            None => (ImageFormat::Raw, self.raw_size()?),
         };
         Ok(SourceFacts {
             size: Some(self.size),
             etag: self.etag.clone(),
             accepts_ranges: self.accepts_ranges,
             format,
-            virtual_size: Some(virtual_size),
+            compression,
+            virtual_size,
         })
     }
 
-    fn raw_size(&self) -> Result<u64, Failure> {
-        if self.bytes.is_empty() {
-            return Err(Failure::new(ImportReason::BadFormat, "the source is empty"));
+    /// What an image of `size` bytes that begins with `bytes` is, and how large its disk.
+    fn inside(
+        &self,
+        bytes: &[u8],
+        size: Option<u64>,
+    ) -> Result<(ImageFormat, Option<u64>), Failure> {
+        match signature(bytes) {
+            Some(Signature::Qcow2) => {
+                let header = Header::parse(bytes, size)?;
+                Ok((ImageFormat::Qcow2, Some(header.virtual_size)))
+            }
+            Some(Signature::Unread { name, way_out }) => Err(unread(name, way_out)),
+            None if size == Some(0) => {
+                Err(Failure::new(ImportReason::BadFormat, "the source is empty"))
+            }
+            None if self.is_page || is_markup(bytes) => {
+                let message = "the source serves a page or an error document, not a disk image";
+                Err(Failure::new(ImportReason::BadFormat, message))
+            }
+            None => Ok((ImageFormat::Raw, size)),
         }
-        if self.is_page || is_markup(self.bytes) {
-            let message = "the source serves a page or an error document, not a disk image";
-            return Err(Failure::new(ImportReason::BadFormat, message));
-        }
-        Ok(self.size)
     }
+}
+
+/// What must not be in a compressed image: one that is compressed again.
+fn check_unpacked(compression: Compression, unpacked: &[u8]) -> Result<(), Failure> {
+    match unpack::compression(unpacked) {
+        None => Ok(()),
+        Some(inner) => {
+            let message = format!(
+                "the source is a {compression} file with a {inner} file in it; \
+                 publish the image compressed once"
+            );
+            Err(Failure::new(ImportReason::UnsupportedFormat, message))
+        }
+    }
+}
+
+/// Judges the first unpacked bytes of what the look took for a raw image: where a compressed image
+/// begins with frames to skip, this is the first that is seen of it.
+///
+/// # Errors
+/// `BadFormat` or `UnsupportedFormat`, when it is something else after all.
+pub fn check_unpacked_raw(compression: Compression, unpacked: &[u8]) -> Result<(), Failure> {
+    check_unpacked(compression, unpacked)?;
+    if unpacked.is_empty() {
+        let message = format!("the {compression} file is empty");
+        return Err(Failure::new(ImportReason::BadFormat, message));
+    }
+    let (name, way_out) = match signature(unpacked) {
+        Some(Signature::Unread { name, way_out }) => (name, way_out),
+        Some(Signature::Qcow2) => (
+            "a qcow2 image that its first bytes do not show",
+            "publish it as it is, or compressed by other means",
+        ),
+        None => return Ok(()),
+    };
+    Err(unread(name, way_out))
 }
 
 /// Judges whether the image fits.
 ///
 /// # Errors
-/// `TooLarge` or `TooSmall`, naming both sizes.
+/// `TooLarge` or `TooSmall`, naming both sizes; `SizeUnknown` when nothing tells how large the disk
+/// is.
 pub fn fits(facts: &SourceFacts, limits: &Limits) -> Result<(), Failure> {
+    if let (Some(compression), None, None) =
+        (facts.compression, facts.virtual_size, limits.disk_size)
+    {
+        let message = format!(
+            "the source is a raw image compressed with {compression}: its first bytes do not tell \
+             how large the disk is; set diskSize"
+        );
+        return Err(Failure::new(ImportReason::SizeUnknown, message));
+    }
     if let (Some(size), Some(limit)) = (facts.size, limits.image_size)
         && size > limit
     {
@@ -84,15 +156,14 @@ enum Signature {
     Unread { name: &'static str, way_out: &'static str },
 }
 
-const UNPACK: &str = "publish the unpacked image";
+const UNPACK: &str = "publish it unpacked, or as .gz, .xz or .zst";
 const CONVERT: &str = "convert it with `qemu-img convert -O qcow2`";
 
 /// Formats by their first bytes; what is in no line is taken as raw, whatever it is called.
-const UNREAD: [(&[u8], &str, &str); 10] = [
-    (b"\x1f\x8b", "a gzip file", UNPACK),
-    (b"\xfd7zXZ\0", "an xz file", UNPACK),
-    (b"\x28\xb5\x2f\xfd", "a zstd file", UNPACK),
+const UNREAD: [(&[u8], &str, &str); 9] = [
     (b"BZh", "a bzip2 file", UNPACK),
+    (b"\x04\x22\x4d\x18", "an lz4 file", UNPACK),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z file", UNPACK),
     (b"PK\x03\x04", "a zip file", UNPACK),
     (b"QED\0", "a qed image", CONVERT),
     (b"KDMV", "a vmdk image", CONVERT),
@@ -163,6 +234,15 @@ mod tests {
         let mut vdi = [0; 600];
         vdi[0x40..0x44].copy_from_slice(b"\x7f\x10\xda\xbe");
         assert_eq!(look(&vdi, false), Err(ImportReason::UnsupportedFormat));
+    }
+
+    #[test]
+    fn a_compressed_raw_image_needs_a_disk_size() {
+        let mut facts = look(&[0; 700], false).unwrap();
+        (facts.compression, facts.virtual_size) = (Some(Compression::Xz), None);
+        let limits = |disk_size| Limits { image_size: None, disk_size };
+        assert_eq!(fits(&facts, &limits(None)).unwrap_err().reason, ImportReason::SizeUnknown);
+        assert_eq!(fits(&facts, &limits(Some(1))), Ok(()));
     }
 
     #[test]

@@ -3,24 +3,40 @@
 use std::sync::Arc;
 
 use otctl_types::import::ImportReason;
+use tokio::time::timeout;
 
-use crate::client::{Answer, ByteRange, Client, Cut, Reply};
+use crate::answer::Answer;
+use crate::client::{ByteRange, Client, Cut, Reply};
 use crate::download::size_unknown;
 use crate::failure::Failure;
 use crate::look::{Beginning, LOOK_BYTES, fits};
 use crate::progress::Tally;
 use crate::settings::Source;
 
+/// What is read where the server sends everything: more may be on its way when we stop, and no
+/// look costs more than [`LOOK_BYTES`].
+const UNASKED_BYTES: u64 = LOOK_BYTES / 2;
+
 /// Looks at `source`; what it saw is in `tally` also when the image does not fit.
 ///
 /// # Errors
 /// Why the image cannot be imported, as far as its first bytes tell.
 pub async fn probe(source: &Source, tally: Arc<Tally>) -> Result<(), Failure> {
+    let longest = source.timing.look;
+    timeout(longest, look(source, tally)).await.unwrap_or_else(|_| {
+        let seconds = longest.as_secs();
+        let message = format!("the source did not send its first bytes within {seconds} s");
+        Err(Failure::new(ImportReason::NoProgress, message))
+    })
+}
+
+async fn look(source: &Source, tally: Arc<Tally>) -> Result<(), Failure> {
     let range = ByteRange { first: 0, last: Some(LOOK_BYTES - 1), if_range: None };
     let mut reply = Client::new(source)?.get(&range).await?;
     let (size, accepts_ranges) = extent(&reply)?;
     tally.expect_total(size);
-    let bytes = first_bytes(&mut reply, size.min(LOOK_BYTES), source, &tally).await?;
+    let wanted = if accepts_ranges { LOOK_BYTES } else { UNASKED_BYTES };
+    let bytes = first_bytes(&mut reply, size.min(wanted), source, &tally).await?;
     let beginning = Beginning {
         bytes: &bytes,
         size,

@@ -4,16 +4,22 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use axum::extract::State;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::routing::get;
 use axum::{Json, Router};
-use otctl_types::import::{ImportPhase, Progress, SourceFacts};
+use otctl_types::import::{ImportPhase, Progress, Share, SourceFacts, Standing};
+use secrecy::ExposeSecret as _;
 use tokio::net::TcpListener;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::bandwidth::Bandwidth;
 use crate::settings::ProgressEndpoint;
 use crate::sha256::Sum;
+
+/// The most bytes of a `POST /progress`.
+const LONGEST_SHARE: usize = 4096;
 
 /// What a run has done so far. Counters only; a reader may see them a moment apart.
 #[derive(Debug, Default)]
@@ -109,19 +115,24 @@ impl Tally {
     }
 }
 
-/// Serves `GET /progress` until the handle is dropped; gives the address it listens on.
+/// Serves `/progress` until the handle is dropped; gives the address it listens on. GET shows what
+/// was done so far, POST changes the share of `bandwidth` first, unless a later one was taken before.
 ///
 /// # Errors
 /// When the address cannot be listened on.
 pub async fn serve(
     endpoint: &ProgressEndpoint,
     tally: Arc<Tally>,
+    bandwidth: Bandwidth,
 ) -> std::io::Result<(SocketAddr, AbortOnDropHandle<()>)> {
     let listener = TcpListener::bind(endpoint.address).await?;
     let address = listener.local_addr()?;
-    let desk =
-        Desk { key: Sum::of(endpoint.key.as_bytes()), open: !endpoint.key.is_empty(), tally };
-    let router = Router::new().route("/progress", get(show)).with_state(Arc::new(desk));
+    let key = endpoint.key.expose_secret();
+    let desk = Desk { key: Sum::of(key.as_bytes()), open: !key.is_empty(), tally, bandwidth };
+    let router = Router::new()
+        .route("/progress", get(show).post(grant))
+        .layer(DefaultBodyLimit::max(LONGEST_SHARE))
+        .with_state(Arc::new(desk));
     let server = tokio::spawn(async move {
         if let Err(error) = axum::serve(listener, router).await {
             tracing::warn!(%error, "progress server ended");
@@ -134,21 +145,43 @@ struct Desk {
     key: Sum,
     open: bool,
     tally: Arc<Tally>,
+    bandwidth: Bandwidth,
+}
+
+impl Desk {
+    fn check_key(&self, headers: &HeaderMap) -> Result<(), StatusCode> {
+        let shown = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let key = shown.and_then(|value| value.strip_prefix("Bearer "));
+        // Sums are compared instead of keys: how long that takes says nothing about the key.
+        match key {
+            Some(key) if self.open && Sum::of(key.as_bytes()) == self.key => Ok(()),
+            _ => Err(StatusCode::UNAUTHORIZED),
+        }
+    }
+
+    fn standing(&self) -> Json<Standing> {
+        let clock_ms = u64::try_from(self.bandwidth.clock().as_millis()).ok();
+        Json(Standing { progress: self.tally.progress(), clock_ms, fence: self.bandwidth.taken() })
+    }
 }
 
 async fn show(
     State(desk): State<Arc<Desk>>,
     headers: HeaderMap,
-) -> Result<Json<Progress>, StatusCode> {
-    let shown = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let key = shown.and_then(|value| value.strip_prefix("Bearer "));
-    // Sums are compared instead of keys: how long that takes says nothing about the key.
-    match key {
-        Some(key) if desk.open && Sum::of(key.as_bytes()) == desk.key => {
-            Ok(Json(desk.tally.progress()))
-        }
-        _ => Err(StatusCode::UNAUTHORIZED),
-    }
+) -> Result<Json<Standing>, StatusCode> {
+    desk.check_key(&headers)?;
+    Ok(desk.standing())
+}
+
+async fn grant(
+    State(desk): State<Arc<Desk>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<(StatusCode, Json<Standing>), StatusCode> {
+    desk.check_key(&headers)?;
+    let share: Share = serde_json::from_slice(&body).map_err(|_| StatusCode::BAD_REQUEST)?;
+    let status = desk.bandwidth.grant(&share).map_or(StatusCode::CONFLICT, |()| StatusCode::OK);
+    Ok((status, desk.standing()))
 }
 
 fn percent(bytes: u64, total: Option<u64>) -> u8 {

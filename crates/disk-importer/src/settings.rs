@@ -5,8 +5,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use policy::source_hosts::SourceHosts;
+use secrecy::SecretString;
 use url::Url;
 
+use crate::bandwidth::Bandwidth;
+use crate::connection::Resolver;
 use crate::credentials::Credentials;
 use crate::sha256::Sum;
 
@@ -15,6 +18,8 @@ use crate::sha256::Sum;
 pub struct Source {
     /// Address of the image; without user-info.
     pub url: Url,
+    /// How it is spoken to.
+    pub source_type: SourceType,
     /// What the source is reached with.
     pub credentials: Credentials,
     /// Which addresses may be connected.
@@ -23,6 +28,17 @@ pub struct Source {
     pub limits: Limits,
     /// How long to wait for what.
     pub timing: Timing,
+    /// How fast bytes may be taken.
+    pub bandwidth: Bandwidth,
+}
+
+/// How to speak to a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum SourceType {
+    /// A web server; the Secret's keys are a user and a password.
+    Http,
+    /// An object store; requests are signed with the Secret's keys.
+    S3,
 }
 
 /// The address rule: the policy's `allowedSourceHosts` and the addresses of the API server.
@@ -32,6 +48,8 @@ pub struct Access {
     pub hosts: SourceHosts,
     /// Addresses that only a host listed by name may lead to.
     pub api_addresses: Vec<IpAddr>,
+    /// Who knows the addresses of a name.
+    pub resolver: Resolver,
 }
 
 /// What an image must fit into, in bytes.
@@ -50,6 +68,9 @@ pub struct Timing {
     pub connect: Duration,
     /// Longest without a byte, the answer's first one included.
     pub stall: Duration,
+    /// Longest the first look may take in all, however steadily it drips: less than a probe's Job is given, so that the
+    /// source is blamed and not the node.
+    pub look: Duration,
     /// Wait before the first reconnect; doubles for each further one.
     pub reconnect_first: Duration,
     /// Longest wait before a reconnect.
@@ -63,6 +84,7 @@ impl Default for Timing {
         Self {
             connect: Duration::from_secs(30),
             stall: Duration::from_secs(600),
+            look: Duration::from_secs(60),
             reconnect_first: Duration::from_secs(1),
             reconnect_max: Duration::from_secs(30),
             reconnects: 20,
@@ -123,7 +145,7 @@ pub struct ProgressEndpoint {
     /// Address to listen on.
     pub address: SocketAddr,
     /// The key that every request must carry.
-    pub key: String,
+    pub key: SecretString,
 }
 
 #[cfg(test)]

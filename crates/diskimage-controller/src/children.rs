@@ -2,6 +2,7 @@
 //! owner, labels, sizes and the rules of pods, is here.
 
 pub mod claim;
+mod errand;
 pub mod import;
 mod job;
 pub mod probe;
@@ -18,7 +19,7 @@ use kube::{Resource, ResourceExt};
 use otctl_kit::cluster::Target;
 use otctl_types::VMDiskImage;
 use otctl_types::diskimage::Current;
-use otctl_types::import::{ImportReport, SourceFacts};
+use otctl_types::import::{ImportReport, SUM_LIMIT, SourceFacts};
 use otctl_types::names::{
     CHECKSUM_ANNOTATION, DISK_CHECKSUM_ANNOTATION, MANAGED_BY, OWNER_LABEL, REVISION_ANNOTATION,
 };
@@ -86,7 +87,7 @@ impl Facts<'_> {
         let asked =
             self.image.spec.disk_size.as_deref().and_then(|text| quantity::parse(text).ok());
         let virtual_size = self.source.as_ref().and_then(|source| source.virtual_size);
-        asked.or_else(|| virtual_size.map(|size| size.div_ceil(GIB).max(1) * GIB))
+        asked.or_else(|| virtual_size.map(|size| size.div_ceil(GIB).max(1).saturating_mul(GIB)))
     }
 
     /// Name, namespace, owner and labels of a child of that name.
@@ -126,7 +127,8 @@ fn owner(image: &VMDiskImage) -> OwnerReference {
     }
 }
 
-/// Labels for people and selectors; no decision rests on them.
+/// Labels for people and selectors. Watches and lists go by them, so what has lost its labels is not seen there; whose an
+/// object is, its owner reference says.
 fn labels(image: &VMDiskImage, component: &str) -> BTreeMap<String, String> {
     [
         ("app.kubernetes.io/name", "disk-image"),
@@ -153,6 +155,7 @@ pub fn current(facts: &Facts<'_>, snapshot: Option<&VolumeSnapshot>, now: Timest
         revision: facts.revision.to_owned(),
         volume: Some(facts.data_name()),
         snapshot: snapshot.map(|_| facts.data_name()),
+        snapshot_uid: snapshot.and_then(|snapshot| snapshot.uid()),
         snapshot_class: facts.snapshot_class.clone(),
         minimum_size: minimum.and_then(|bytes| i64::try_from(bytes).ok()),
         checksum: facts.checksum.clone(),
@@ -167,28 +170,33 @@ pub fn restore_size(snapshot: &VolumeSnapshot) -> Option<u64> {
     quantity::parse(&size.0).ok()
 }
 
-/// The hashes that `current`, the snapshot or the claim remembers, or the importer's last report.
+/// The hash that a child carries in this annotation. What is too long to be one is none: a status could not take it.
+pub fn hash_in<'a>(metadata: &'a ObjectMeta, annotation: &str) -> Option<&'a str> {
+    let text = metadata.annotations.as_ref()?.get(annotation)?;
+    Some(text.as_str()).filter(|text| text.len() <= SUM_LIMIT)
+}
+
+/// The hashes that `current`, the snapshot, the claim or the attempt remembers, or the importer's last report.
 pub fn kept_hashes(observed: &Observed) -> (Option<String>, Option<String>) {
     let current = observed.record.status.current.as_ref();
     let report = last_report(observed);
     let known = |annotation: &str| {
-        let of_snapshot = observed
-            .snapshot
-            .object()
-            .and_then(|object| object.metadata.annotations.as_ref()?.get(annotation));
-        let of_claim = observed
-            .claim
-            .object()
-            .and_then(|object| object.metadata.annotations.as_ref()?.get(annotation));
-        of_snapshot.or(of_claim).cloned()
+        let of_snapshot =
+            observed.snapshot.object().and_then(|object| hash_in(&object.metadata, annotation));
+        let of_claim =
+            observed.claim.object().and_then(|object| hash_in(&object.metadata, annotation));
+        of_snapshot.or(of_claim).map(str::to_owned)
     };
+    let ended = observed.record.last_ended().filter(|_| observed.record.has_fetched());
     let checksum = current
         .and_then(|current| current.checksum.clone())
         .or_else(|| known(CHECKSUM_ANNOTATION))
+        .or_else(|| ended?.checksum.clone())
         .or_else(|| report.as_ref()?.checksum.clone());
     let disk = current
         .and_then(|current| current.disk_checksum.clone())
         .or_else(|| known(DISK_CHECKSUM_ANNOTATION))
+        .or_else(|| ended?.disk_checksum.clone())
         .or_else(|| report.as_ref()?.disk_checksum.clone());
     (checksum, disk)
 }

@@ -11,10 +11,11 @@ use otctl_kit::watch::WatchOptions;
 use otctl_types::names::{DISKIMAGE_CONTROLLER, IMAGE_QUEUE, MANAGED_BY, ROLE_LABEL};
 
 use crate::config::Settings;
+use crate::exchange::{Correspondence, correspond};
 use crate::image::Image;
 use crate::metrics::ImageMetrics;
-use crate::progress::{ProgressBook, ask_imports};
 use crate::queue::{PolicySource, Queue};
+use crate::slim;
 use crate::views::Views;
 use crate::wiring::{Wake, wire_images, wire_queue};
 
@@ -52,14 +53,16 @@ pub fn controllers(context: &Context, settings: Settings) -> Controllers {
     let policy = &context.settings.policy;
     let source = PolicySource { namespace: policy.namespace.clone(), name: policy.name.clone() };
     let queue = Queue::new(views.clone(), context.cluster.clone(), source, context.clock.clone());
-    let book = ProgressBook::default();
+    let (talk, tenure) = (Correspondence::default(), context.tenure.clone());
     let image =
-        Image::new(views.clone(), context.cluster.clone(), Arc::new(settings), book.clone());
+        Image::new(views.clone(), context.cluster.clone(), Arc::new(settings), talk.clone());
     context.metrics.register(ImageMetrics::new(views.clone()));
-    tokio::spawn(ask_imports(views.clone(), book));
     watches(context, &views)
         .reconcile(queue, 1, |trigger| wire_queue(&waking(trigger), &views))
         .reconcile(image, IMAGE_PASSES, |trigger| wire_images(&waking(trigger), &views))
+        .while_leading("imports", move |signs| {
+            correspond(views.clone(), talk.clone(), tenure.clone(), signs)
+        })
 }
 
 fn watches(context: &Context, views: &Views) -> Controllers {
@@ -80,9 +83,18 @@ fn watches(context: &Context, views: &Views) -> Controllers {
                 ..context.watch_all()
             },
         )
-        .watch(&views.jobs, WatchOptions { labels: ROLE_LABEL.to_owned(), ..context.watch_all() })
-        .watch(&views.pods, WatchOptions { labels: ROLE_LABEL.to_owned(), ..context.watch_all() })
-        .watch(&views.claims, WatchOptions { labels: made_here.clone(), ..context.watch_all() })
+        .watch(
+            &views.jobs,
+            WatchOptions { labels: ROLE_LABEL.to_owned(), slim: slim::job, ..context.watch_all() },
+        )
+        .watch(
+            &views.pods,
+            WatchOptions { labels: ROLE_LABEL.to_owned(), slim: slim::pod, ..context.watch_all() },
+        )
+        .watch(
+            &views.claims,
+            WatchOptions { labels: made_here.clone(), slim: slim::claim, ..context.watch_all() },
+        )
         .watch(&views.storage_classes, context.watch_all())
         .watch_optional(&views.snapshots, WatchOptions { labels: made_here, ..context.watch_all() })
         .watch_optional(&views.snapshot_classes, context.watch_all())

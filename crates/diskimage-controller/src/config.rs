@@ -25,8 +25,8 @@ pub struct Settings {
     /// Addresses that no import may connect to unless the policy lists their host by name: the API server's.
     #[arg(long, env = "OTCTL_REFUSED_ADDRESSES", value_delimiter = ',')]
     pub refused_addresses: Vec<IpAddr>,
-    /// Seconds a finished Job stays, for people to look at.
-    #[arg(long, env = "OTCTL_JOB_TTL_SECONDS", default_value_t = 3600)]
+    /// Seconds a finished probe stays, for people to look at. Imports stay until the next attempt begins or none follows.
+    #[arg(long, env = "OTCTL_JOB_TTL_SECONDS", default_value_t = 300)]
     pub job_ttl_seconds: i32,
 }
 

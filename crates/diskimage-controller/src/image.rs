@@ -5,7 +5,8 @@ pub mod close;
 pub mod decide;
 pub mod ending;
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;
+mod line;
 pub mod observe;
 pub mod status;
 pub mod verdict;
@@ -22,8 +23,9 @@ use otctl_kit::store::Key;
 use otctl_types::VMDiskImageStatus;
 use otctl_types::names::DISKIMAGE_CONTROLLER;
 
+use self::line::Line;
 use crate::config::Settings;
-use crate::progress::ProgressBook;
+use crate::exchange::Correspondence;
 use crate::views::Views;
 
 /// The reconciler of images.
@@ -34,8 +36,10 @@ pub struct Image {
     pub reader: Reader,
     /// Settings of the Deployment.
     pub settings: Arc<Settings>,
-    /// What running imports last told of themselves.
-    pub progress: ProgressBook,
+    /// What running imports told, and were told.
+    pub talk: Correspondence,
+    /// The tickets of those that wait.
+    line: Line,
 }
 
 impl Image {
@@ -44,9 +48,9 @@ impl Image {
         views: Views,
         cluster: Arc<dyn Cluster>,
         settings: Arc<Settings>,
-        progress: ProgressBook,
+        talk: Correspondence,
     ) -> Self {
-        Self { views, reader: Reader::new(cluster), settings, progress }
+        Self { views, reader: Reader::new(cluster), settings, talk, line: Line::default() }
     }
 }
 

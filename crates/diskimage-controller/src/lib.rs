@@ -14,11 +14,15 @@
 //! What it reads: VMDiskImages, the ledger, the policy ConfigMap, storage and snapshot classes, and its own children.
 //! What it may do is listed in `rbac.rs`; it has no right on Secrets.
 
+pub mod bandwidth;
 pub mod children;
 pub mod cli;
 pub mod config;
+pub mod exchange;
 pub mod image;
+pub mod imports;
 pub mod jobs;
+pub mod known;
 pub mod metrics;
 pub mod names;
 pub mod progress;
@@ -26,6 +30,7 @@ pub mod proof;
 pub mod queue;
 pub mod rbac;
 pub mod record;
+pub mod slim;
 pub mod snapshots;
 pub mod source;
 pub mod surroundings;

@@ -8,7 +8,7 @@ use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{IntGauge, IntGaugeVec, Opts};
 
-use crate::views::Views;
+use crate::views::{Views, effective_policy};
 
 const PHASES: [(Phase, &str); 5] = [
     (Phase::Queued, "Queued"),
@@ -25,6 +25,8 @@ pub struct ImageMetrics {
     active: IntGauge,
     limit: IntGauge,
     waiting: IntGauge,
+    snapshots: IntGauge,
+    snapshot_limit: IntGauge,
     policy_valid: IntGauge,
 }
 
@@ -50,11 +52,24 @@ impl ImageMetrics {
                 "otctl_images_waiting",
                 "VMDiskImages that wait for a slot or for the end of their backoff.",
             ),
+            snapshots: gauge(
+                "otctl_image_snapshots_active",
+                "Snapshots of images that are being taken, or may be.",
+            ),
+            snapshot_limit: gauge(
+                "otctl_image_snapshots_limit",
+                "Snapshots of images at once, as the policy sets them.",
+            ),
             policy_valid: gauge(
                 "otctl_policy_valid",
                 "1 when every key of the policy ConfigMap could be read.",
             ),
         }
+    }
+
+    fn gauges(&self) -> [&IntGauge; 6] {
+        let (snapshots, limit) = (&self.snapshots, &self.snapshot_limit);
+        [&self.active, &self.limit, &self.waiting, snapshots, limit, &self.policy_valid]
     }
 
     fn read(&self) {
@@ -73,6 +88,9 @@ impl ImageMetrics {
         self.active.set(status.active_count.unwrap_or(0).into());
         self.limit.set(status.limit.unwrap_or(0).into());
         self.waiting.set(status.waiting_count.unwrap_or(0).into());
+        let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        self.snapshots.set(count(status.snapshots.len()));
+        self.snapshot_limit.set(effective_policy(Some(&status)).snapshot_concurrency.into());
         let is_valid = otctl_types::condition::is_true(
             &status.conditions,
             otctl_types::condition::POLICY_VALID,
@@ -83,21 +101,13 @@ impl ImageMetrics {
 
 impl Collector for ImageMetrics {
     fn desc(&self) -> Vec<&Desc> {
-        let gauges = [&self.active, &self.limit, &self.waiting, &self.policy_valid];
-        self.objects
-            .desc()
-            .into_iter()
-            .chain(gauges.into_iter().flat_map(Collector::desc))
-            .collect()
+        let gauges = self.gauges().into_iter().flat_map(Collector::desc);
+        self.objects.desc().into_iter().chain(gauges).collect()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
         self.read();
-        let gauges = [&self.active, &self.limit, &self.waiting, &self.policy_valid];
-        self.objects
-            .collect()
-            .into_iter()
-            .chain(gauges.into_iter().flat_map(Collector::collect))
-            .collect()
+        let gauges = self.gauges().into_iter().flat_map(Collector::collect);
+        self.objects.collect().into_iter().chain(gauges).collect()
     }
 }

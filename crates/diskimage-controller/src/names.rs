@@ -2,7 +2,7 @@
 
 use otctl_types::VMDiskImage;
 use otctl_types::diskimage::VMDiskImageSpec;
-use otctl_types::names::RETRY_ANNOTATION;
+use otctl_types::names::{LAST_ATTEMPT, RETRY_ANNOTATION};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
@@ -68,15 +68,21 @@ pub fn budget_key(image: &VMDiskImage) -> String {
 
 /// Name of the claim with the disk, and of the snapshot of it.
 pub fn data_name(image: &str, revision: &str) -> String {
-    with_suffix(image, &format!("-{}", &revision[..6]), CHILD_NAME_LIMIT)
+    with_suffix(image, &format!("-{}", short(revision)), CHILD_NAME_LIMIT)
 }
 
 /// Name of the claim with the download.
 pub fn scratch_name(image: &str, revision: &str) -> String {
-    with_suffix(image, &format!("-{}-scratch", &revision[..6]), CHILD_NAME_LIMIT)
+    with_suffix(image, &format!("-{}-scratch", short(revision)), CHILD_NAME_LIMIT)
 }
 
-/// Name of the Job of an attempt. Numbers never repeat within a UID, so the API server itself refuses a second one.
+/// What names tell of a revision. One that comes from a status may be anything.
+fn short(revision: &str) -> String {
+    revision.chars().filter(char::is_ascii_alphanumeric).take(6).collect()
+}
+
+/// Name of the Job of an attempt. Numbers never repeat within a UID, so while it is there the API server itself refuses a
+/// second one; a create that comes late, after it went, makes a suspended Job that is swept.
 pub fn job_name(image: &str, uid: &str, revision: &str, role: JobRole, number: i64) -> String {
     let owner = short_hash(&format!("{uid}/{revision}"), 8);
     let suffix = format!("-{owner}-{}{number}", role.letter());
@@ -86,10 +92,12 @@ pub fn job_name(image: &str, uid: &str, revision: &str, role: JobRole, number: i
     format!("{}{suffix}", cut.trim_end_matches('-'))
 }
 
-/// The number of the attempt that a Job of this name carries out. The name cannot be edited, unlike an annotation.
+/// The number of the attempt that a Job of this name carries out. The name cannot be edited, unlike an annotation. A
+/// number with more digits than an image ever counts to is no number of ours.
 pub fn attempt_number(job_name: &str, role: JobRole) -> Option<i64> {
     let (_, last) = job_name.rsplit_once('-')?;
-    last.strip_prefix(role.letter())?.parse().ok()
+    let digits = last.strip_prefix(role.letter())?;
+    digits.parse().ok().filter(|number| (1..=LAST_ATTEMPT).contains(number))
 }
 
 /// `name` and `suffix`, hashed in the middle where that is too long.
@@ -131,6 +139,13 @@ mod tests {
     }
 
     #[test]
+    fn a_number_that_nobody_counts_to_is_none() {
+        for name in ["web-a9223372036854775807", "web-a0", "web-a", "web-a-1", "a1"] {
+            assert_eq!(attempt_number(name, JobRole::Import), None, "{name}");
+        }
+    }
+
+    #[test]
     fn names_of_two_owners_differ() {
         let of = |uid| job_name("web", uid, "0123456789abcdef", JobRole::Import, 1);
         assert_ne!(of(UID), of("0b1d2c3e-0000-4000-8000-000000000002"));
@@ -145,6 +160,7 @@ mod tests {
         assert_ne!(one, two);
         assert_eq!(data_name("web", "0123456789abcdef"), "web-012345");
         assert_eq!(scratch_name("web", "0123456789abcdef"), "web-012345-scratch");
+        assert_eq!(data_name("web", "é\"1"), "web-1");
     }
 
     #[test]

@@ -1,120 +1,173 @@
-//! What running imports tell of themselves: asked once a second over HTTP, kept in memory, read by `observe`. Losing the
-//! talk changes no outcome: an import that cannot be reached shows no progress, and nothing else.
+//! What running imports tell of themselves, kept in memory and read by `observe`. Losing the talk changes no outcome: of
+//! an import that cannot be reached the progress is unknown, and that is all. One that takes connections and says
+//! nothing, or tells the same again and again, is another matter: how long it has done so is kept here too.
 
 use std::collections::{HashMap, HashSet};
-use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures::future::join_all;
-use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Pod;
-use otctl_types::import::{PROGRESS_KEY_VARIABLE, Progress};
+use otctl_types::import::{ImportPhase, Progress};
+use tokio::time::Instant;
 
-use crate::jobs;
-use crate::names::{JobRole, attempt_number};
-use crate::views::Views;
+/// Time since some moment, which never jumps: how long an import has been silent must not follow a clock that is set.
+#[derive(Clone)]
+pub struct Elapsed(Arc<dyn Fn() -> Duration + Send + Sync>);
 
-/// Between two rounds.
-const INTERVAL: Duration = Duration::from_secs(1);
-/// For one answer.
-const DEADLINE: Duration = Duration::from_secs(1);
+impl Elapsed {
+    /// Time that is told by `read`.
+    pub fn new(read: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
+        Self(Arc::new(read))
+    }
 
-/// What each image's running import last told, by UID of the image.
+    /// The time now.
+    pub fn now(&self) -> Duration {
+        (self.0)()
+    }
+}
+
+impl Default for Elapsed {
+    fn default() -> Self {
+        let start = Instant::now();
+        Self::new(move || start.elapsed())
+    }
+}
+
+impl fmt::Debug for Elapsed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Elapsed({:?})", self.now())
+    }
+}
+
+/// What came of one question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It told how far it is.
+    Told(Progress),
+    /// Something answered, but not with progress: an older importer, or another process.
+    Unusable,
+    /// It took the connection and said nothing in time.
+    Mute,
+    /// No connection was made: the network between, or no such process.
+    Unreachable,
+}
+
+/// How the talk with an import stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Talk {
+    /// What it last told.
+    pub progress: Option<Progress>,
+    /// How long it has told the same while it was at work on the source's bytes.
+    pub still_for: Duration,
+    /// How long it has not answered, connections being taken all the while; none when it answers, or when nothing shows
+    /// that it is more than out of reach.
+    pub mute_for: Option<Duration>,
+    /// How long its progress has been unknown; none when the last question was answered.
+    pub unknown_for: Option<Duration>,
+}
+
+/// What is remembered of the talk with one import.
+#[derive(Clone, Debug)]
+struct Page {
+    progress: Option<Progress>,
+    /// When what it tells was last another than before.
+    moved_at: Duration,
+    /// When it last answered; when it was first asked, before that.
+    answered_at: Duration,
+    is_answering: bool,
+    /// Whether it took a connection since it last answered.
+    has_connected: bool,
+}
+
+/// The talk with each running import, by UID of its Job.
 #[derive(Clone, Debug, Default)]
 pub struct ProgressBook {
-    pages: Arc<Mutex<HashMap<String, Progress>>>,
+    pages: Arc<Mutex<HashMap<String, Page>>>,
+    elapsed: Elapsed,
 }
 
 impl ProgressBook {
-    /// What the import of this image last told.
-    pub fn get(&self, uid: &str) -> Option<Progress> {
-        self.lock().get(uid).cloned()
+    /// A book whose time is `elapsed`.
+    pub fn new(elapsed: Elapsed) -> Self {
+        Self { pages: Arc::default(), elapsed }
     }
 
-    /// Notes what an import told.
-    pub fn note(&self, uid: &str, progress: Progress) {
-        self.lock().insert(uid.to_owned(), progress);
+    /// How the talk with the import of this Job stands; none when nobody has asked it yet.
+    pub fn talk(&self, job_uid: &str) -> Option<Talk> {
+        let now = self.elapsed.now();
+        self.lock().get(job_uid).map(|page| page.talk(now))
     }
 
-    fn keep(&self, running: &HashSet<String>) {
-        self.lock().retain(|uid, _| running.contains(uid));
+    /// Notes what came of a question.
+    pub fn note(&self, job_uid: &str, answer: Answer) {
+        let now = self.elapsed.now();
+        let mut pages = self.lock();
+        pages.entry(job_uid.to_owned()).or_insert_with(|| Page::new(now)).note(answer, now);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Progress>> {
+    /// Forgets all but these.
+    pub fn keep(&self, running: &HashSet<&str>) {
+        self.lock().retain(|uid, _| running.contains(uid.as_str()));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Page>> {
         self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Asks every running import once a second, for ever.
-pub async fn ask_imports(views: Views, book: ProgressBook) {
-    let client = reqwest::Client::builder()
-        .timeout(DEADLINE)
-        .no_proxy()
-        .build()
-        .expect("the settings are constants");
-    let mut rounds = tokio::time::interval(INTERVAL);
-    rounds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        rounds.tick().await;
-        let imports = running(&views);
-        book.keep(&imports.iter().map(|import| import.image_uid.clone()).collect());
-        join_all(imports.iter().map(|import| ask(&client, import, &book))).await;
+impl Page {
+    fn new(now: Duration) -> Self {
+        Self {
+            progress: None,
+            moved_at: now,
+            answered_at: now,
+            is_answering: false,
+            has_connected: false,
+        }
     }
-}
 
-/// A running import and how to reach it.
-struct Import {
-    image_uid: String,
-    address: String,
-    key: String,
-}
+    fn note(&mut self, answer: Answer, now: Duration) {
+        match answer {
+            Answer::Told(progress) => {
+                if self.progress.as_ref() != Some(&progress) {
+                    self.moved_at = now;
+                }
+                self.progress = Some(progress);
+                self.answered(now, true);
+            }
+            Answer::Unusable => self.answered(now, false),
+            Answer::Mute => {
+                self.is_answering = false;
+                self.has_connected = true;
+            }
+            Answer::Unreachable => self.is_answering = false,
+        }
+    }
 
-async fn ask(client: &reqwest::Client, import: &Import, book: &ProgressBook) {
-    let answer = client.get(&import.address).bearer_auth(&import.key).send().await;
-    let told = match answer.and_then(reqwest::Response::error_for_status) {
-        Ok(answer) => answer.json::<Progress>().await,
-        Err(error) => Err(error),
-    };
-    match told {
-        Ok(progress) => book.note(&import.image_uid, progress),
-        Err(error) => {
-            tracing::debug!(%error, image = import.image_uid, "an import did not tell its progress")
+    fn answered(&mut self, now: Duration, with_progress: bool) {
+        self.answered_at = now;
+        self.has_connected = false;
+        self.is_answering = with_progress;
+    }
+
+    fn talk(&self, now: Duration) -> Talk {
+        let since_answer = now.saturating_sub(self.answered_at);
+        // Only what it tells itself shows that nothing moves; the rest of its work moves no byte of the source.
+        let is_fetching =
+            self.progress.as_ref().is_some_and(|told| told.phase == ImportPhase::Fetching);
+        let still_until = if self.is_answering { now } else { self.answered_at };
+        Talk {
+            progress: self.progress.clone(),
+            still_for: if is_fetching {
+                still_until.saturating_sub(self.moved_at)
+            } else {
+                Duration::ZERO
+            },
+            mute_for: self.has_connected.then_some(since_answer),
+            unknown_for: (!self.is_answering).then_some(since_answer),
         }
     }
 }
 
-fn running(views: &Views) -> Vec<Import> {
-    let jobs = views.jobs.all();
-    let imports = jobs.iter().filter(|job| {
-        attempt_number(job.metadata.name.as_deref().unwrap_or_default(), JobRole::Import).is_some()
-    });
-    imports
-        .filter(|job| !jobs::job_has_ended(job) && !jobs::is_suspended(job))
-        .filter_map(|job| import(views, job))
-        .collect()
-}
-
-fn import(views: &Views, job: &Job) -> Option<Import> {
-    let pods = views.pods.owned_by(job.metadata.uid.as_deref()?);
-    let pod = pods.iter().find(|pod| jobs::phase(pod) == Some("Running"))?;
-    Some(Import {
-        image_uid: jobs::controller_uid(&job.metadata)?.to_owned(),
-        address: format!("http://{}/progress", authority(pod)?),
-        key: key(job)?,
-    })
-}
-
-fn authority(pod: &Pod) -> Option<String> {
-    let address: IpAddr = pod.status.as_ref()?.pod_ip.as_deref()?.parse().ok()?;
-    let port = pod.spec.as_ref()?.containers.first()?.ports.as_ref()?.first()?.container_port;
-    Some(std::net::SocketAddr::new(address, u16::try_from(port).ok()?).to_string())
-}
-
-/// The key is read back from the Job, so that it survives a restart of the controller.
-fn key(job: &Job) -> Option<String> {
-    let container = job.spec.as_ref()?.template.spec.as_ref()?.containers.first()?;
-    let variable =
-        container.env.as_ref()?.iter().find(|variable| variable.name == PROGRESS_KEY_VARIABLE)?;
-    variable.value.clone()
-}
+#[cfg(test)]
+mod tests;

@@ -7,8 +7,11 @@
 //! ```
 
 pub mod decide;
+pub mod lane;
 pub mod observe;
 pub mod status;
+mod turn;
+pub mod work;
 
 use std::sync::Arc;
 

@@ -53,8 +53,9 @@ pub const RIGHTS: Rights = Rights {
             group: "",
             resources: &["pods"],
             names: &[],
-            verbs: &["list", "watch"],
-            because: "how an attempt ended, and whether anything of it still runs, is told by its pod",
+            verbs: &["list", "watch", "delete"],
+            because: "how an attempt ended, and whether anything of it still runs, is told by its pod; one that has ended and \
+                      that no Job owns is taken away, since it keeps claims from going",
         },
         Rule {
             group: "",

@@ -1,22 +1,48 @@
 //! What an image's status remembers, as the decisions ask it: how its last attempt ended, whether the budget is spent,
 //! when the next attempt may be. The one place that reads `attempts`, `budget` and `current`.
 
+use std::ops::Deref;
+use std::sync::{Arc, LazyLock};
+
 use jiff::Timestamp;
+use kube::core::ObjectMeta;
 use otctl_kit::ledger::AttemptRecord;
 use otctl_types::VMDiskImage;
 use otctl_types::condition::Reason;
 use otctl_types::diskimage::{Attempt, VMDiskImageStatus};
 
 use crate::names;
+use otctl_types::names::LAST_ATTEMPT;
 
 /// `attempts[].reason` of an attempt that brought the data.
 pub const SUCCEEDED: &str = "Succeeded";
 
-/// An image with its computed hashes, and its status (an empty one before the first write).
+/// A status as it is read: that of an object, or one that is about to be written.
+#[derive(Clone, Debug)]
+pub enum Told {
+    /// Of this object; an empty one before the first write.
+    Of(Arc<VMDiskImage>),
+    /// On its own.
+    Own(Box<VMDiskImageStatus>),
+}
+
+impl Deref for Told {
+    type Target = VMDiskImageStatus;
+
+    fn deref(&self) -> &VMDiskImageStatus {
+        static NOTHING: LazyLock<VMDiskImageStatus> = LazyLock::new(VMDiskImageStatus::default);
+        match self {
+            Self::Of(image) => image.status.as_ref().unwrap_or(&NOTHING),
+            Self::Own(status) => status,
+        }
+    }
+}
+
+/// An image with its computed hashes, and its status.
 #[derive(Clone, Debug)]
 pub struct Record {
     /// The status as observed.
-    pub status: VMDiskImageStatus,
+    pub status: Told,
     /// Hash of the spec that makes the data.
     pub revision: String,
     /// Hash of what gives a budget.
@@ -26,11 +52,27 @@ pub struct Record {
 impl Record {
     /// The record of an image.
     pub fn of(image: &VMDiskImage) -> Self {
+        let status = Box::new(image.status.clone().unwrap_or_default());
         Self {
-            status: image.status.clone().unwrap_or_default(),
+            status: Told::Own(status),
             revision: names::revision(&image.spec),
             budget_key: names::budget_key(image),
         }
+    }
+
+    /// The same without a copy of the status.
+    pub fn of_shared(image: &Arc<VMDiskImage>) -> Self {
+        Self {
+            status: Told::Of(image.clone()),
+            revision: names::revision(&image.spec),
+            budget_key: names::budget_key(image),
+        }
+    }
+
+    /// This record with another status.
+    #[must_use]
+    pub fn with(&self, status: VMDiskImageStatus) -> Self {
+        Self { status: Told::Own(Box::new(status)), ..self.clone() }
     }
 
     /// The numbers that the ledger's rules look at.
@@ -59,6 +101,13 @@ impl Record {
     /// Whether consumers may use the revision in spec.
     pub fn is_current(&self) -> bool {
         self.status.current.as_ref().is_some_and(|current| current.revision == self.revision)
+    }
+
+    /// Whether this very snapshot was ready for consumers, whatever it says now.
+    pub fn was_ready(&self, snapshot: &ObjectMeta) -> bool {
+        let current = self.status.current.as_ref().filter(|_| self.is_current());
+        let known = current.and_then(|current| current.snapshot_uid.as_ref());
+        known.is_some() && known == snapshot.uid.as_ref()
     }
 
     /// The class that the snapshot of finished data has, or none for data that has no snapshot; nothing while there is
@@ -95,10 +144,23 @@ impl Record {
         self.charged() > retry_limit
     }
 
+    /// Whether there is a number for another attempt.
+    pub fn can_count_on(&self) -> bool {
+        self.last() < LAST_ATTEMPT
+    }
+
     /// When the next attempt may start, if that is still to come. A new budget does not wait.
     pub fn backoff_until(&self, now: Timestamp) -> Option<Timestamp> {
         let at = self.status.next_retry_at.as_ref()?.0;
         (self.has_its_budget() && self.is_for_this_revision() && at > now).then_some(at)
+    }
+
+    /// How many snapshots were replaced because they were late, and the UID of the last of them. A new budget begins
+    /// anew.
+    pub fn late_snapshots(&self) -> (u32, Option<&str>) {
+        let late = self.status.late_snapshots.as_ref().filter(|_| self.has_its_budget());
+        let count = late.map_or(0, |late| u32::try_from(late.count).unwrap_or(0));
+        (count, late.map(|late| late.last_uid.as_str()))
     }
 
     /// Whether the ticket in status has already bought an attempt.
@@ -126,13 +188,14 @@ pub fn reason_of(text: &str) -> Reason {
         Reason::NameConflict,
         Reason::QuotaExceeded,
         Reason::NamespaceTerminating,
+        Reason::NotBinding,
+        Reason::InternalError,
         Reason::OldChildTerminating,
         Reason::StorageClassNotFound,
         Reason::SnapshotClassNotFound,
         Reason::SnapshotClassMismatch,
         Reason::Rejected,
         Reason::PodNotStarted,
-        Reason::SourceTypeNotYetSupported,
         Reason::Lost,
         Reason::LostRepeatedly,
         Reason::Superseded,

@@ -6,9 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kube::ResourceExt;
 use otctl_types::condition::Reason;
-use otctl_types::diskimage::{SourceType, VMDiskImageSpec};
+use otctl_types::diskimage::VMDiskImageSpec;
 use policy::Policy;
 
+use crate::source;
 use crate::views::Views;
 
 /// Annotation by which Kubernetes marks the default storage class.
@@ -65,18 +66,15 @@ pub struct Obstacle {
 
 /// What is wrong with the spec itself: only an edit helps.
 pub fn spec_problem(spec: &VMDiskImageSpec) -> Option<Obstacle> {
-    let obstacle = |reason, message: &str| Some(Obstacle { reason, message: message.to_owned() });
-    if spec.source_type == SourceType::S3 {
-        return obstacle(
-            Reason::SourceTypeNotYetSupported,
-            "sourceType s3 is not supported by this version yet; use sourceType http with an address that needs no \
-             signature, or wait for a version that signs requests",
-        );
+    let invalid = |message| Obstacle { reason: Reason::InvalidSpec, message };
+    if let Some(why) = source::problem(&spec.url) {
+        return Some(invalid(format!("url cannot be asked: {why}")));
     }
-    if spec.disk_size.as_deref().is_some_and(|size| policy::quantity::parse(size).is_err()) {
-        return obstacle(Reason::InvalidSpec, "diskSize cannot be read; write a size such as 24Gi");
-    }
-    None
+    let is_unreadable = |size: &str| policy::quantity::parse(size).is_err();
+    spec.disk_size
+        .as_deref()
+        .is_some_and(is_unreadable)
+        .then(|| invalid("diskSize cannot be read; write a size such as 24Gi".to_owned()))
 }
 
 /// The name of the storage class that the volume will have.
@@ -188,6 +186,26 @@ mod tests {
         check(None, None, Some(Reason::StorageClassNotFound));
         check(Some("fast"), Some("gone"), Some(Reason::SnapshotClassNotFound));
         check(Some("fast"), Some("other"), Some(Reason::SnapshotClassMismatch));
+    }
+
+    #[test]
+    fn a_spec_that_cannot_be_acted_on_says_which_field_and_why() {
+        let check = |url: &str, disk_size: Option<&str>, expected: Option<&str>| {
+            let spec = VMDiskImageSpec {
+                url: url.to_owned(),
+                disk_size: disk_size.map(str::to_owned),
+                ..VMDiskImageSpec::default()
+            };
+            let found = spec_problem(&spec).map(|found| (found.reason, found.message));
+            let expected = expected.map(|message| (Reason::InvalidSpec, message.to_owned()));
+            assert_eq!(found, expected, "{url} {disk_size:?}");
+        };
+        check("http://host/a", Some("24Gi"), None);
+        let port = "url cannot be asked: port 99999 is above 65535";
+        check("http://127.0.0.1:99999/x", None, Some(port));
+        check("http://[::1/x", None, Some("url cannot be asked: invalid IPv6 address"));
+        let size = "diskSize cannot be read; write a size such as 24Gi";
+        check("http://host/a", Some("much"), Some(size));
     }
 
     #[test]

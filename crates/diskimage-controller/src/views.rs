@@ -12,6 +12,7 @@ use otctl_types::queue::AdmissionQueueStatus;
 use otctl_types::{AdmissionQueue, VMDiskImage};
 use policy::Policy;
 
+use crate::known::KnownImages;
 use crate::snapshots::{VolumeSnapshot, VolumeSnapshotClass};
 
 /// Every store of this controller. Clones share the stores.
@@ -35,6 +36,8 @@ pub struct Views {
     pub storage_classes: Store<StorageClass>,
     /// All snapshot classes.
     pub snapshot_classes: Store<VolumeSnapshotClass>,
+    /// What follows from images, as far as it was asked for.
+    pub known: KnownImages,
 }
 
 /// The key of the ledger of images.

@@ -37,22 +37,33 @@ pub enum Place {
 
 /// What `image` wants.
 pub fn want(image: &VMDiskImage, policy: &Policy, around: &Surroundings, now: Timestamp) -> Want {
-    let record = Record::of(image);
-    if image.metadata.deletion_timestamp.is_some() || !is_unfinished(image, &record, policy) {
+    want_of(image, &Record::of(image), (policy, around), now)
+}
+
+/// The same, with a record that is at hand.
+pub fn want_of(
+    image: &VMDiskImage,
+    record: &Record,
+    (policy, around): (&Policy, &Surroundings),
+    now: Timestamp,
+) -> Want {
+    if image.metadata.deletion_timestamp.is_some() || !is_unfinished(image, record, policy) {
         return Want::Nothing;
     }
     if image.spec.suspend {
         return if record.status.ticket.is_some() { Want::GiveUpPlace } else { Want::Nothing };
     }
     Want::Slot {
-        place: place(&record, now),
-        eligibility: eligibility(image, &record, policy, around, now),
+        place: place(record, now),
+        eligibility: eligibility(image, record, policy, around, now),
     }
 }
 
 fn is_unfinished(image: &VMDiskImage, record: &Record, policy: &Policy) -> bool {
     let is_done = record.is_current() || record.has_fetched();
-    let is_final = record.final_attempt().is_some() || record.is_spent(policy.retry_limit);
+    let is_final = record.final_attempt().is_some()
+        || record.is_spent(policy.retry_limit)
+        || !record.can_count_on();
     let awaits_its_budget = !record.has_its_budget();
     let is_running = record.status.open_attempt.is_some();
     !(is_done || is_final || awaits_its_budget || is_running) && spec_problem(&image.spec).is_none()

@@ -174,9 +174,16 @@ fn generate(seed: u64, offset: u64, buffer: &mut [u8]) {
     }
 }
 
+/// The first word: the jump that boot code begins with. Noise would begin as a file of another format for one seed in
+/// some thousands.
+const BOOT_CODE: u64 = u64::from_le_bytes(*b"\xeb\x63\x90\x10\x8e\xd0\xbc\x00");
+
 /// SplitMix64's output function, whose input may be any counter: any offset is
 /// as cheap as the first, and no crate's next version changes the bytes.
 fn word(seed: u64, index: u64) -> u64 {
+    if index == 0 {
+        return BOOT_CODE;
+    }
     if (index * 8) % STRETCH >= STRETCH / 4 * 3 {
         return 0;
     }
@@ -205,6 +212,13 @@ mod tests {
             assert_eq!(read(&content, offset as u64, count), whole[offset..offset + count]);
         }
         assert_ne!(read(&Content::generated(64, 8), 0, 64), whole[..64]);
+    }
+
+    #[test]
+    fn generated_bytes_begin_as_a_disk_whatever_the_seed() {
+        for seed in [0, 149, u64::MAX] {
+            assert_eq!(read(&Content::generated(64, seed), 0, 8), BOOT_CODE.to_le_bytes());
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A running cluster: what it hands out, and how it begins and ends. Its parts live in modules of their own.
 
 mod boot;
+mod starting;
 
 use std::{
     io,
@@ -19,6 +20,7 @@ use kube::{
 };
 use tokio::{runtime::Runtime, sync::OnceCell, task::JoinError, time::Instant};
 
+use self::starting::Starting;
 use crate::{
     audit::AuditLog,
     certificates::Subject,
@@ -41,8 +43,13 @@ pub enum Error {
     #[error(transparent)]
     Programs(#[from] ProgramsError),
     /// The state directory cannot be used.
-    #[error("cannot create the state directory")]
-    CreateState(#[source] io::Error),
+    #[error("cannot use '{}' as the state directory, which must be empty or absent", path.display())]
+    CreateState {
+        /// The directory.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The guard cannot be started.
     #[error("cannot start the guard process")]
     StartGuard(#[source] io::Error),
@@ -93,11 +100,14 @@ pub struct LocalCluster {
 
 impl LocalCluster {
     /// Starts a cluster and returns when it works. The first start on a machine may have to build programs.
+    ///
+    /// Dropping this before it is done ends what it has started, and blocks until that has ended, as dropping the
+    /// cluster does.
     pub async fn start(options: Options) -> Result<Self, Error> {
         let background = Background::start()?;
-        let starting = background.runtime().spawn(boot::boot(options));
-        let parts = starting.await.map_err(Error::AwaitStart)??;
-        Ok(Self { parts, background })
+        let finding = boot::find_or_build(options.progress.clone());
+        let programs = background.runtime().spawn(finding).await.map_err(Error::AwaitStart)??;
+        Starting::begin(background, programs, options)?.finish().await
     }
 
     /// The cluster that all tests of one binary share; the first to ask starts it. Each test uses namespaces of its own

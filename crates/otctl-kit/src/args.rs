@@ -19,17 +19,16 @@ pub struct Build {
     pub program: &'static str,
     /// Version of the workspace.
     pub version: &'static str,
-    /// The commit it was built from, or `unknown`.
+    /// The commit it was built from; `unknown` where neither git nor a repository was at hand.
     pub commit: &'static str,
 }
 
 impl Build {
-    /// This build, as the program of that name. The commit is what `OTCTL_COMMIT` held when the kit was compiled: the
-    /// build needs neither git nor a repository.
+    /// This build, as the program of that name. Which commit it is, `build.rs` finds out; a build needs neither git nor
+    /// a repository.
     #[must_use]
     pub fn of(program: &'static str) -> Self {
-        let commit = option_env!("OTCTL_COMMIT").unwrap_or("unknown");
-        Self { program, version: env!("CARGO_PKG_VERSION"), commit }
+        Self { program, version: env!("CARGO_PKG_VERSION"), commit: env!("OTCTL_COMMIT") }
     }
 }
 

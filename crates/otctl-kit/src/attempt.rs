@@ -197,7 +197,7 @@ impl<'a> AttemptFacts<'a> {
         self.jobs.iter().find(|job| job.uid == open.job_uid)
     }
 
-    /// A Job of a number that is used up and not open. One that has ended is left to its TTL, for people to look at.
+    /// A Job of a number that is used up and not open. One that has ended is left for people to look at.
     fn left_over(&self) -> Option<&'a JobFacts> {
         self.jobs.iter().find(|job| job.number <= self.last && !job.has_ended && !job.is_deleting)
     }

@@ -47,6 +47,12 @@ pub fn after(now: Timestamp, delay: Duration) -> Timestamp {
     now.saturating_add(delay).unwrap_or(Timestamp::MAX)
 }
 
+/// The time `delay` before `at`, at least the beginning of time.
+#[must_use]
+pub fn before(at: Timestamp, delay: Duration) -> Timestamp {
+    at.saturating_sub(delay).unwrap_or(Timestamp::MIN)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,6 +64,7 @@ mod tests {
         assert_eq!(until(after(now, Duration::from_secs(5)), now), None);
         assert_eq!(until(now, after(now, Duration::from_secs(5))), Some(Duration::from_secs(5)));
         assert_eq!(after(now, Duration::MAX), Timestamp::MAX);
+        assert_eq!(before(now, Duration::MAX), Timestamp::MIN);
     }
 
     #[tokio::test]

@@ -71,6 +71,22 @@ impl Request {
         !matches!(self, Self::Get(_) | Self::List { .. })
     }
 
+    /// Whether it is about a lease: late is as bad as never, and whoever leads must be able to say so.
+    #[must_use]
+    pub fn is_about_lease(&self) -> bool {
+        let kind = match self {
+            Self::Get(target) | Self::PatchStatus { target, .. } | Self::Delete { target, .. } => {
+                Some(&target.resource.kind)
+            }
+            Self::List { resource, .. } => Some(&resource.kind),
+            Self::Create(object)
+            | Self::Apply(object)
+            | Self::Replace(object)
+            | Self::ReplaceStatus(object) => object.types.as_ref().map(|types| &types.kind),
+        };
+        kind.is_some_and(|kind| kind == "Lease")
+    }
+
     /// The verb as RBAC and the audit log name it.
     #[must_use]
     pub fn verb(&self) -> &'static str {

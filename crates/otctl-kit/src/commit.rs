@@ -1,5 +1,6 @@
-//! Carries out plans: the writes in their order, then the status, then the Events; the first failure ends it. This is
-//! the only place that writes what controllers decide. How one write is made is in `writer`.
+//! Carries out plans: the writes in their order, then the status, then the Events, then the deletions that the status
+//! justifies; the first failure ends it. This is the only place that writes what controllers decide. How one write is
+//! made is in `writer`.
 //!
 //! Nothing is kept between two writes that is not in the API: the process may die at any of them. What the answers tell
 //! is handed back as [`Expectation`]s, so that the next pass does not begin on an older view.
@@ -61,6 +62,8 @@ pub struct CommitError {
     pub number: usize,
     /// How many there were to make.
     pub total: usize,
+    /// Whether the status of the plan stands: it was a deletion that follows it.
+    pub is_after_status: bool,
     /// What it was.
     pub write: String,
     /// What it was to write.
@@ -122,7 +125,17 @@ pub async fn commit<S: Serialize>(
                 let (write, target) = (step.to_string(), step.target(subject));
                 let (subject, expected) = writer.into_parts();
                 let done = Made { lines, expected };
-                return Err(CommitError { number, total, write, target, done, subject, cause });
+                let is_after_status = matches!(step, Step::Clear(_));
+                return Err(CommitError {
+                    number,
+                    total,
+                    is_after_status,
+                    write,
+                    target,
+                    done,
+                    subject,
+                    cause,
+                });
             }
         }
     }
@@ -133,6 +146,8 @@ pub async fn commit<S: Serialize>(
 /// One thing to do, in the order in which it is done.
 enum Step<'a> {
     Write(&'a Write),
+    /// A deletion that rests on the status.
+    Clear(&'a Write),
     /// The status, and what of it changes.
     Status {
         whole: Value,
@@ -145,7 +160,7 @@ impl Step<'_> {
     /// What it writes; none for an Event.
     fn target(&self, subject: Option<&Subject>) -> Option<Target> {
         match self {
-            Self::Write(write) => match &write.action {
+            Self::Write(write) | Self::Clear(write) => match &write.action {
                 Action::Remember(_) | Action::Swap(_) => {
                     subject.map(|subject| subject.target.clone())
                 }
@@ -163,8 +178,9 @@ impl Step<'_> {
 fn steps<'a, S: Serialize>(subject: Option<&Subject>, plan: &'a Plan<S>) -> Vec<Step<'a>> {
     let mut steps: Vec<Step<'a>> = plan.writes.iter().map(Step::Write).collect();
     steps.extend(status_step(subject, plan));
-    steps.extend(plan.clear.iter().map(Step::Write));
+    // Before the deletions: one that fails must not take the news with it, since the next pass has none to tell.
     steps.extend(plan.notices.iter().map(Step::Notice));
+    steps.extend(plan.clear.iter().map(Step::Clear));
     steps
 }
 
@@ -189,7 +205,7 @@ fn status_step<S: Serialize>(subject: Option<&Subject>, plan: &Plan<S>) -> Optio
 impl fmt::Display for Step<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Write(write) => write.fmt(f),
+            Self::Write(write) | Self::Clear(write) => write.fmt(f),
             Self::Status { change, .. } => {
                 let fields = change.as_object().into_iter().flat_map(|fields| fields.keys());
                 write!(f, "status {}", fields.map(String::as_str).collect::<Vec<_>>().join(", "))

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::clock::Clock;
 use crate::cluster::{ApiError, Cluster, Request, erase};
 use crate::commit::Author;
-use crate::expectations::{Expectation, Expectations, PATIENCE, Sight};
+use crate::expectations::{Expectation, Expectations, Sight, VIEW_PATIENCE};
 use crate::health::{Health, Pulse};
 use crate::metrics::Metrics;
 use crate::notice;
@@ -195,7 +195,7 @@ impl<R: Reconciler> Driver<R> {
             controller = R::NAME,
             object = %key,
             unseen = %unseen,
-            "a watch is behind our own writes for {PATIENCE:?}; the pass begins on an old view"
+            "a watch is behind our own writes for {VIEW_PATIENCE:?}; the pass begins on an old view"
         );
         if let Some(metrics) = &self.options.metrics {
             metrics.overdue(R::NAME);

@@ -35,8 +35,10 @@ pub enum Category {
     Invalid,
     /// The name is taken by an object that is not ours.
     Foreign,
-    /// A defect of ours, or an answer that we cannot read.
+    /// A plan that may not be, or an answer that we cannot read.
     Internal,
+    /// A defect of ours that ended the pass.
+    Panicked,
 }
 
 impl Category {
@@ -51,6 +53,7 @@ impl Category {
             Self::Invalid => "invalid",
             Self::Foreign => "foreign",
             Self::Internal => "internal",
+            Self::Panicked => "panicked",
         }
     }
 
@@ -64,7 +67,7 @@ impl Category {
             Self::Forbidden => "Forbidden",
             Self::Invalid => "RefusedAsInvalid",
             Self::Foreign => "NameConflict",
-            Self::Internal => "InternalError",
+            Self::Internal | Self::Panicked => "InternalError",
         }
     }
 
@@ -87,7 +90,7 @@ impl Error {
                 WriteError::Gone => Category::Conflict,
                 WriteError::Unsound { .. } => Category::Internal,
             },
-            Self::Panic { .. } => Category::Internal,
+            Self::Panic { .. } => Category::Panicked,
         }
     }
 
@@ -148,6 +151,7 @@ mod tests {
             WriteError::Refused(ApiError::Invalid { detail: "spec.x: too long".to_owned() });
         let error = CommitError {
             number: 2,
+            is_after_status: false,
             total: 3,
             write: "create Job lab/a because admitted".to_owned(),
             target: None,

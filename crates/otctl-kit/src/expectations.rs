@@ -1,6 +1,6 @@
 //! Reading one's own writes. The views trail the API server by some milliseconds, so the pass after a write could be
 //! decided on what was before it, and make the write again. Here is what each pass learnt from the answers to its
-//! writes; the driver begins no other pass of its key before the views show it, or for [`PATIENCE`] at most: a view that
+//! writes; the driver begins no other pass of its key before the views show it, or for [`VIEW_PATIENCE`] at most: a view that
 //! stands still delays a key, and stops none.
 //!
 //! It saves requests and is no guard: nothing of it survives the process, other writers are not in it, and a pass that
@@ -17,7 +17,7 @@ use crate::cluster::Target;
 use crate::store::{Key, Version};
 
 /// A key waits so long at most.
-pub const PATIENCE: Duration = Duration::from_secs(5);
+pub const VIEW_PATIENCE: Duration = Duration::from_secs(5);
 /// The views are asked again so soon: most of what they take in wakes the key anyway, but not all of it.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
@@ -122,7 +122,7 @@ impl Expectations {
 
 /// None when it is used up. A clock that was set back does not make it longer.
 fn patience_left(since: Timestamp, now: Timestamp) -> Option<Duration> {
-    until(now, after(since, PATIENCE)).filter(|left| *left <= PATIENCE)
+    until(now, after(since, VIEW_PATIENCE)).filter(|left| *left <= VIEW_PATIENCE)
 }
 
 #[cfg(test)]
@@ -178,12 +178,12 @@ mod tests {
     #[test]
     fn patience_has_an_end_and_begins_anew_with_the_next_pass() {
         let mut expectations = expecting(&["one"]);
-        let almost = after(START, PATIENCE - Duration::from_millis(1));
+        let almost = after(START, VIEW_PATIENCE - Duration::from_millis(1));
         assert_eq!(
             expectations.look(&key(), almost, |_| false),
-            Sight::Behind { again: after(START, PATIENCE) }
+            Sight::Behind { again: after(START, VIEW_PATIENCE) }
         );
-        let end = after(START, PATIENCE);
+        let end = after(START, VIEW_PATIENCE);
         assert_eq!(
             expectations.look(&key(), end, |_| false),
             Sight::Overdue { unseen: written("one") }

@@ -1,15 +1,14 @@
 //! [`Cluster`] over a real API server: a deadline on every request, a bound on writes in flight, no retries of its own,
 //! every request counted, and the server's refusals told apart by what can be done about them (in `refusal`).
 
-mod refusal;
+pub(crate) mod answer;
+pub(crate) mod refusal;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use http::StatusCode;
-use http_body_util::BodyExt;
 use kube::api::{
     DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, Preconditions,
 };
@@ -19,10 +18,16 @@ use kube::{Client, Config, Resource};
 use serde::de::DeserializeOwned;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use self::answer::HttpAnswer;
 use crate::cluster::{Answer, ApiError, Cluster, Request, Target};
+use crate::health::Health;
 use crate::metrics::Metrics;
-use crate::page::{PAGE_SIZE, Page};
+use crate::page::Page;
 use crate::plan::Propagation;
+use crate::tenure::Tenure;
+
+/// A consistent list is of few objects, and is waited for: as few requests as can be.
+const PAGE_SIZE: u32 = 500;
 
 /// API priority and fairness gives one account about 245 seats; a share of them leaves room for reads and leases.
 const WRITES_IN_FLIGHT: usize = 64;
@@ -52,6 +57,15 @@ pub fn client(mut config: Config) -> Result<Client, kube::Error> {
     Client::try_from(config)
 }
 
+/// What an answer means that is no success, by its code, its `Retry-After` and its body.
+#[must_use]
+pub fn refused(status: u16, retry_after_seconds: Option<u64>, body: &[u8]) -> ApiError {
+    // No code of a server is out of range; one that is says as little as a failing server.
+    let status =
+        http::StatusCode::from_u16(status).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
+    refusal::of(&HttpAnswer { status, retry_after_seconds, body: body.to_vec() })
+}
+
 /// The API server behind a client.
 pub struct KubeCluster {
     client: Client,
@@ -59,6 +73,8 @@ pub struct KubeCluster {
     deadlines: Deadlines,
     writes: Semaphore,
     metrics: Option<Arc<Metrics>>,
+    health: Health,
+    tenure: Tenure,
 }
 
 impl KubeCluster {
@@ -66,7 +82,29 @@ impl KubeCluster {
     #[must_use]
     pub fn new(client: Client, field_manager: &str, deadlines: Deadlines) -> Self {
         let writes = Semaphore::new(WRITES_IN_FLIGHT);
-        Self { client, field_manager: field_manager.to_owned(), deadlines, writes, metrics: None }
+        Self {
+            client,
+            field_manager: field_manager.to_owned(),
+            deadlines,
+            writes,
+            metrics: None,
+            health: Health::default(),
+            tenure: Tenure::without_end(),
+        }
+    }
+
+    /// Writes nothing but leases outside of `tenure`.
+    #[must_use]
+    pub fn during(mut self, tenure: Tenure) -> Self {
+        self.tenure = tenure;
+        self
+    }
+
+    /// Shows to `health` when the API server answers.
+    #[must_use]
+    pub fn seen_by(mut self, health: Health) -> Self {
+        self.health = health;
+        self
     }
 
     /// Counts every request by verb and code.
@@ -79,6 +117,10 @@ impl KubeCluster {
     async fn send(&self, request: Request) -> Result<Answer, ApiError> {
         let call = self.call_of(&request);
         let _turn = self.turn(&call).await;
+        if call.needs_tenure && !self.tenure.is_on() {
+            let detail = "this process does not lead any more".to_owned();
+            return Err(ApiError::Conflict { detail });
+        }
         match request {
             Request::Get(target) => self.get(call, &target).await,
             Request::List { resource, namespace, selector } => {
@@ -170,32 +212,27 @@ impl KubeCluster {
             metrics.api_request(call.verb, status);
         }
         let answer = answer?;
+        self.health.answered();
         if answer.status.is_success() { Ok(answer.body) } else { Err(refusal::of(&answer)) }
     }
 
     async fn once(&self, request: http::Request<Vec<u8>>) -> Result<HttpAnswer, ApiError> {
         let response =
             self.client.send(request.map(Body::from)).await.map_err(|error| unknown(&error))?;
-        let (head, body) = response.into_parts();
-        let body = body.collect().await.map_err(|error| unknown(&error))?.to_bytes().to_vec();
-        Ok(HttpAnswer {
-            status: head.status,
-            retry_after_seconds: refusal::retry_after(&head.headers),
-            body,
-        })
+        HttpAnswer::read(response).await.map_err(|error| unknown(&error))
     }
 
     /// A place among the writes in flight. Leases do not queue behind other writes.
     async fn turn(&self, call: &Call) -> Option<SemaphorePermit<'_>> {
-        if call.bounded { self.writes.acquire().await.ok() } else { None }
+        if call.needs_tenure { self.writes.acquire().await.ok() } else { None }
     }
 
     fn call_of(&self, request: &Request) -> Call {
-        let lease = is_lease(request);
+        let lease = request.is_about_lease();
         Call {
             verb: request.verb(),
             deadline: if lease { self.deadlines.lease } else { self.deadlines.call },
-            bounded: request.is_write() && !lease,
+            needs_tenure: request.is_write() && !lease,
         }
     }
 
@@ -229,28 +266,8 @@ type Built = Result<http::Request<Vec<u8>>, kube::core::request::Error>;
 struct Call {
     verb: &'static str,
     deadline: Duration,
-    bounded: bool,
-}
-
-/// A whole answer.
-struct HttpAnswer {
-    status: StatusCode,
-    retry_after_seconds: Option<u64>,
-    body: Vec<u8>,
-}
-
-fn is_lease(request: &Request) -> bool {
-    let kind = match request {
-        Request::Get(target)
-        | Request::PatchStatus { target, .. }
-        | Request::Delete { target, .. } => Some(&target.resource.kind),
-        Request::List { resource, .. } => Some(&resource.kind),
-        Request::Create(object)
-        | Request::Apply(object)
-        | Request::Replace(object)
-        | Request::ReplaceStatus(object) => object.types.as_ref().map(|types| &types.kind),
-    };
-    kind.is_some_and(|kind| kind == "Lease")
+    /// A write of one who leads, and so one of a bounded number.
+    needs_tenure: bool,
 }
 
 fn path(resource: &ApiResource, namespace: Option<&str>) -> Builder {

@@ -11,8 +11,12 @@
 //! - Both are read from a clock that goes on while the machine sleeps. Wall-clock fields of the lease are for people:
 //!   [`Record`] does not even carry them.
 //!
-//! A lease only saves work, it does not fence: a request that was sent before the deadline may arrive after it. What
-//! must never happen twice is guarded where it is written.
+//! What people do by hand is outside of that, in two cases: an empty holder that is written into the lease gives it back
+//! before its holder has noticed, and a lease that is deleted before a candidate has read who holds it is to that
+//! candidate one that was never there. Were it to wait, so would everybody after an installation.
+//!
+//! A lease only saves work, it does not fence: a request that was sent before the deadline may arrive after it, though
+//! none is begun after it ([`crate::tenure`]). What must never happen twice is guarded where it is written.
 //!
 //! ```text
 //!            claimed (PUT went through)

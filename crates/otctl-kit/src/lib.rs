@@ -14,10 +14,11 @@
 //!   between any two writes is an ordinary event.
 //! - [`cluster`] is the API server as one function; [`kube_cluster`] is the real one, [`reader`] its consistent reads.
 //! - [`ledger`] and [`attempt`] are the protocol of slots, as pure steps; [`leader`], which decides who may work at all,
-//!   is the only other writer.
+//!   is the only other writer; [`tenure`] is until when its winner may write.
 //!
 //! Only [`clock`] reads the time of day. Nothing here knows a kind of otctl but the ledger's.
 
+mod backoff;
 mod notice;
 mod page;
 mod pass;
@@ -47,4 +48,5 @@ pub mod server;
 pub mod shutdown;
 pub mod store;
 pub mod telemetry;
+pub mod tenure;
 pub mod watch;

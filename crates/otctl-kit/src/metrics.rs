@@ -1,7 +1,7 @@
 //! The metric families that all controllers have in common, on a registry of their own: no globals, so several
 //! controllers live in one process. What only one controller measures is registered by that controller.
 //!
-//! Every label is a `&'static str` of a closed enum. The name of an object cannot become a label, so the number of
+//! Every label is a `&'static str` of a closed enum, or a kind that is watched. The name of an object cannot become a label, so the number of
 //! series does not grow with what users create.
 
 use std::time::Duration;
@@ -32,6 +32,7 @@ pub struct Metrics {
     overdue: IntCounterVec,
     queue_depth: IntGaugeVec,
     requests: IntCounterVec,
+    unreadable: IntGaugeVec,
     leader: IntGauge,
 }
 
@@ -67,6 +68,11 @@ impl Metrics {
                 "Requests to the API server.",
                 &["verb", "code"],
             ),
+            unreadable: gauges(
+                "otctl_watch_unreadable_objects",
+                "Objects in a state that cannot be read; what was read of them before is used.",
+                &["kind"],
+            ),
             leader: gauge("otctl_leader", "Whether this process holds the lease and reconciles."),
             registry,
         };
@@ -76,6 +82,7 @@ impl Metrics {
         metrics.register(metrics.overdue.clone());
         metrics.register(metrics.queue_depth.clone());
         metrics.register(metrics.requests.clone());
+        metrics.register(metrics.unreadable.clone());
         metrics.register(metrics.leader.clone());
         metrics.register(build_labels(build));
         metrics.register(ProcessCollector::for_self());
@@ -119,6 +126,11 @@ impl Metrics {
     pub fn api_request(&self, verb: &'static str, status: Option<u16>) {
         let code = status.map_or_else(|| "none".to_owned(), |status| status.to_string());
         self.requests.with_label_values(&[verb, code.as_str()]).inc();
+    }
+
+    /// Notes how many objects of a watched kind are in a state that cannot be read.
+    pub fn unreadable(&self, kind: &str, objects: usize) {
+        self.unreadable.with_label_values(&[kind]).set(i64::try_from(objects).unwrap_or(i64::MAX));
     }
 
     /// Notes whether this process leads.
@@ -179,6 +191,7 @@ mod tests {
         metrics.queue_depth("image", 7);
         metrics.api_request("get", Some(200));
         metrics.api_request("patch", None);
+        metrics.unreadable("Job", 2);
         metrics.leader(true);
         metrics
     }
@@ -239,6 +252,7 @@ mod tests {
         assert_eq!(values["otctl_queue_depth{controller=\"image\"}"], "7");
         assert_eq!(values["otctl_api_requests_total{code=\"200\",verb=\"get\"}"], "1");
         assert_eq!(values["otctl_api_requests_total{code=\"none\",verb=\"patch\"}"], "1");
+        assert_eq!(values["otctl_watch_unreadable_objects{kind=\"Job\"}"], "2");
         assert_eq!(values["otctl_leader"], "1");
         assert!(text.contains("otctl_build_info{commit="), "{text}");
         assert!(values.contains_key("process_resident_memory_bytes"), "{text}");

@@ -3,9 +3,6 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use serde::Deserialize;
 
-/// How many objects are asked for at once.
-pub(crate) const PAGE_SIZE: u32 = 500;
-
 /// Without the type fields, which would make serde buffer the whole page.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Page<T> {

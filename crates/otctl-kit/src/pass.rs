@@ -2,10 +2,11 @@
 //! the order of its seed; it is the same code. A pass never waits but for its requests, and never retries.
 
 use std::any::Any;
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use futures::FutureExt;
+use jiff::Timestamp;
 use tracing::{Instrument, Span};
 
 use crate::clock::Clock;
@@ -47,7 +48,8 @@ pub struct Passed {
     pub span: Span,
 }
 
-/// Makes one pass of `reconciler` over `key`. A panic in it is a failed pass, not the end of the loop.
+/// Makes one pass of `reconciler` over `key`. A panic in it is a failed pass, not the end of the loop; one in `decide` is
+/// told in the object's status too, if the reconciler has words for it.
 pub async fn pass<R: Reconciler>(
     reconciler: &R,
     cluster: &dyn Cluster,
@@ -87,10 +89,16 @@ impl<R: Reconciler> Turn<'_, R> {
         let observed = self.reconciler.observe(self.key).await.map_err(Error::Observe)?;
         passed.subject = observed.subject();
         let at = self.clock.now();
-        let plan = R::decide(&observed, at);
+        let author = Author { controller: R::CONTROLLER, at };
+        let plan = match decide::<R>(&observed, at) {
+            Ok(plan) => plan,
+            Err(message) => {
+                passed.made(self.tell_panic(&observed, author, &message).await);
+                return Err(Error::Panic { message });
+            }
+        };
         passed.verdict = plan.verdict;
         passed.next = plan.next;
-        let author = Author { controller: R::CONTROLLER, at };
         match commit(self.cluster, author, passed.subject.as_ref(), &plan).await {
             Ok(committed) => {
                 passed.made(committed.into_made());
@@ -98,7 +106,7 @@ impl<R: Reconciler> Turn<'_, R> {
             }
             Err(mut error) => {
                 passed.made(std::mem::take(&mut error.done));
-                if error.number <= plan.writes.len() + 1 {
+                if !error.is_after_status {
                     passed.made(self.tell_refused(&observed, author, &error).await);
                 }
                 Err(Error::Commit(Box::new(error)))
@@ -106,8 +114,7 @@ impl<R: Reconciler> Turn<'_, R> {
         }
     }
 
-    /// The status that says why a write was refused, when the reconciler has one to give. That it cannot be written
-    /// either changes nothing about the failure.
+    /// The status that says why a write was refused, when the reconciler has one to give.
     async fn tell_refused(
         &self,
         observed: &R::Observed,
@@ -115,14 +122,46 @@ impl<R: Reconciler> Turn<'_, R> {
         error: &CommitError,
     ) -> Made {
         let status = refusal(error).and_then(|refusal| R::refused(observed, &refusal, author.at));
+        self.tell(error.subject.as_ref(), author, status).await
+    }
+
+    /// The status that says that there is no decision about this object. What made `decide` panic may make `refused`
+    /// panic too.
+    async fn tell_panic(&self, observed: &R::Observed, author: Author, message: &str) -> Made {
+        let subject = observed.subject();
+        let status = subject.as_ref().and_then(|subject| {
+            let cause = RefusalCause::Panicked { message };
+            let refusal = Refusal { target: &subject.target, cause };
+            caught(|| R::refused(observed, &refusal, author.at)).ok().flatten()
+        });
+        self.tell(subject.as_ref(), author, status).await
+    }
+
+    /// Writes a status instead of the planned one. That it cannot be written either changes nothing about the failure.
+    async fn tell(
+        &self,
+        subject: Option<&Subject>,
+        author: Author,
+        status: Option<R::Status>,
+    ) -> Made {
         let Some(status) = status else { return Made::default() };
         let plan = Plan { status: Some(status), ..Plan::rest("refused") };
-        let told = commit(self.cluster, author, error.subject.as_ref(), &plan).await;
+        let told = commit(self.cluster, author, subject, &plan).await;
         told.map(Committed::into_made).unwrap_or_else(|error| {
             tracing::debug!(%error, "the refusal was not told");
             error.done
         })
     }
+}
+
+/// The decision, or what its panic said.
+fn decide<R: Reconciler>(observed: &R::Observed, at: Timestamp) -> Result<Plan<R::Status>, String> {
+    caught(|| R::decide(observed, at))
+}
+
+/// What `pure` returns, or what its panic said. It leaves nothing half done: it has nothing to change.
+fn caught<T>(pure: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(pure)).map_err(|panic| said(&*panic))
 }
 
 /// What a reconciler is asked about: only what no automatic step changes at once.
@@ -150,7 +189,11 @@ impl Passed {
                 End::Failed { at_least: asked(self.error.as_ref()) }
             }
             Outcome::Failed(
-                Category::Forbidden | Category::Invalid | Category::Foreign | Category::Internal,
+                Category::Forbidden
+                | Category::Invalid
+                | Category::Foreign
+                | Category::Internal
+                | Category::Panicked,
             ) => End::Failed { at_least: SLOWLY },
         }
     }

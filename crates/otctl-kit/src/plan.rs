@@ -19,11 +19,11 @@ pub struct Plan<S> {
     pub writes: Vec<Write>,
     /// The whole status after all writes, or none to leave it alone.
     pub status: Option<S>,
-    /// Deletions that the status justifies: made only after it stands, at the version that was observed. One that is
-    /// refused takes nothing back from what the status says.
-    pub clear: Vec<Write>,
     /// Events, published only after the status was written.
     pub notices: Vec<Notice>,
+    /// Deletions that the status justifies: made last, and only after it stands, at the version that was observed. One
+    /// that is refused takes nothing back from what the status and the Events say.
+    pub clear: Vec<Write>,
     /// When to look again if nothing wakes us before.
     pub next: Next,
 }

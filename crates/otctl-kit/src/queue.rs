@@ -15,7 +15,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::clock::after;
+use crate::backoff::jittered;
+use crate::clock::{after, before, until};
 use crate::plan::Next;
 use crate::store::Key;
 
@@ -29,6 +30,8 @@ const WOKEN_AFTER: Duration = Duration::from_secs(1);
 const CONFLICTS_AT_ONCE: u32 = 3;
 /// A plan that asks to be looked at in the past is looked at no faster than this.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
+/// A clock that goes back by more was set; by less, two threads read it one after the other.
+const SET_BACK: Duration = Duration::from_secs(1);
 
 /// How a pass ended, as far as its key's next turn depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +56,8 @@ pub struct Queue {
     turns: HashMap<Key, Turn>,
     ready: VecDeque<Key>,
     timed: BTreeSet<(Timestamp, Key)>,
+    /// The latest time that was told.
+    latest: Timestamp,
 }
 
 #[derive(Debug)]
@@ -60,6 +65,8 @@ struct Turn {
     state: State,
     failures: u32,
     conflicts: u32,
+    /// Whether it waits for a time to pass, not for a time of day.
+    is_delayed: bool,
     /// No trigger makes it due before.
     not_before: Timestamp,
 }
@@ -87,10 +94,9 @@ pub struct Place {
 impl Queue {
     /// Something happened to `key`: it is due now, or when its pass ends, or when its backoff allows.
     pub fn wake(&mut self, key: &Key, now: Timestamp) {
+        self.tell_time(now);
         let Some(turn) = self.turns.get_mut(key) else {
-            let turn =
-                Turn { state: State::Ready, failures: 0, conflicts: 0, not_before: Timestamp::MIN };
-            self.turns.insert(key.clone(), turn);
+            self.turns.insert(key.clone(), Turn::new());
             self.ready.push_back(key.clone());
             return;
         };
@@ -106,6 +112,7 @@ impl Queue {
 
     /// The next key that is due; it runs until [`Queue::finish`].
     pub fn take(&mut self, now: Timestamp) -> Option<Key> {
+        self.tell_time(now);
         self.mature(now);
         let key = self.ready.pop_front()?;
         self.turn(&key).state = State::Running { woken: false };
@@ -114,6 +121,7 @@ impl Queue {
 
     /// The pass of `key` ended. `jitter` is a random number in 0..1.
     pub fn finish(&mut self, key: &Key, end: End, now: Timestamp, jitter: f64) {
+        self.tell_time(now);
         let turn = self.turn(key);
         let woken = turn.state == State::Running { woken: true };
         match turn.due(end, now, jitter) {
@@ -157,6 +165,19 @@ impl Queue {
         turns.into_iter().map(|(key, turn)| turn.place(key)).collect()
     }
 
+    /// A clock that was set back must not prolong a delay. What waits for a time of day waits for it as the clock has it.
+    fn tell_time(&mut self, now: Timestamp) {
+        let back = until(now, self.latest).filter(|back| *back > SET_BACK);
+        self.latest = if back.is_some() { now } else { self.latest.max(now) };
+        let Some(back) = back else { return };
+        self.turns.values_mut().for_each(|turn| turn.set_back(back));
+        let timed = self.turns.iter().filter_map(|(key, turn)| match turn.state {
+            State::Timed(at) => Some((at, key.clone())),
+            State::Ready | State::Running { .. } => None,
+        });
+        self.timed = timed.collect();
+    }
+
     fn mature(&mut self, now: Timestamp) {
         while self.next_due().is_some_and(|at| at <= now) {
             let (_, key) = self.timed.pop_first().expect("there is a first one");
@@ -189,8 +210,28 @@ impl Queue {
 }
 
 impl Turn {
+    fn new() -> Self {
+        Self {
+            state: State::Ready,
+            failures: 0,
+            conflicts: 0,
+            is_delayed: false,
+            not_before: Timestamp::MIN,
+        }
+    }
+
+    fn set_back(&mut self, back: Duration) {
+        self.not_before = before(self.not_before, back);
+        if let State::Timed(at) = self.state
+            && self.is_delayed
+        {
+            self.state = State::Timed(before(at, back));
+        }
+    }
+
     /// When this key is due after its pass ended so; none when only a trigger makes it due.
     fn due(&mut self, end: End, now: Timestamp, jitter: f64) -> Option<Timestamp> {
+        self.is_delayed = !matches!(end, End::Done(_));
         match end {
             End::Done(next) => {
                 (self.failures, self.conflicts, self.not_before) = (0, 0, Timestamp::MIN);
@@ -217,7 +258,7 @@ impl Turn {
 
     fn back_off(&mut self, at_least: Duration, now: Timestamp, jitter: f64) -> Timestamp {
         self.failures = self.failures.saturating_add(1);
-        let delay = backoff(self.failures, jitter).max(at_least);
+        let delay = jittered(self.failures, BACKOFF_FROM..=BACKOFF_TO, jitter).max(at_least);
         self.not_before = after(now, delay.min(WOKEN_AFTER.max(at_least)));
         after(now, delay)
     }
@@ -230,13 +271,6 @@ impl Turn {
         };
         Place { object: key.to_string(), state, due, failures: self.failures }
     }
-}
-
-/// The delay after so many failures in a row: doubled each time, the upper half of it random.
-fn backoff(failures: u32, jitter: f64) -> Duration {
-    let doublings = failures.saturating_sub(1).min(31);
-    let full = BACKOFF_FROM.saturating_mul(1 << doublings).min(BACKOFF_TO);
-    full.mul_f64(0.5 + 0.5 * jitter.clamp(0.0, 1.0))
 }
 
 #[cfg(test)]

@@ -37,6 +37,26 @@ impl Reader {
         }
     }
 
+    /// The UID of the object of that name now. The rest of it need not be readable: whether something is there must not
+    /// depend on what somebody wrote into it.
+    ///
+    /// # Errors
+    /// When the server does not tell.
+    pub async fn uid<K>(
+        &self,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Result<Option<String>, ApiError>
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        match self.cluster.call(Request::Get(Target::new::<K>(namespace, name))).await? {
+            Answer::Object(object) => Ok(object.metadata.uid),
+            Answer::Absent => Ok(None),
+            Answer::Objects(_) | Answer::Done => Err(strange("get")),
+        }
+    }
+
     /// All objects with those labels now, of one namespace or of all.
     ///
     /// # Errors

@@ -39,10 +39,11 @@ pub trait Reconciler: Send + Sync + 'static {
     /// The whole choice: pure, total, with the time as an argument.
     fn decide(observed: &Self::Observed, now: Timestamp) -> Plan<Self::Status>;
 
-    /// The status that tells a person that a write of the plan was refused, and why (a missing right, a quota, a
-    /// policy of the cluster). Asked only for failures that no automatic step changes at once
-    /// ([`ApiError::Forbidden`], [`ApiError::Invalid`], a foreign object of a child's name); written instead of the
-    /// planned status. Pure, like `decide`.
+    /// The status that tells a person why the plan was not carried out: a write was refused (a missing right, a quota, a
+    /// policy of the cluster), or there is no plan because `decide` panicked. Asked only for failures that no automatic
+    /// step changes at once ([`ApiError::Forbidden`], [`ApiError::Invalid`], a foreign object of a child's name, a
+    /// panic); written instead of the planned status. Pure, like `decide`. A status that is the same each time is
+    /// written once.
     fn refused(
         observed: &Self::Observed,
         refusal: &Refusal<'_>,
@@ -53,22 +54,27 @@ pub trait Reconciler: Send + Sync + 'static {
     }
 }
 
-/// A write of a plan that was refused.
+/// A plan that was not carried out.
 #[derive(Clone, Copy, Debug)]
 pub struct Refusal<'a> {
-    /// What was to be written.
+    /// What was to be written; after a panic, the object that was to be decided about.
     pub target: &'a Target,
     /// Why it was not.
     pub cause: RefusalCause<'a>,
 }
 
-/// Why a write was refused.
+/// Why a plan was not carried out.
 #[derive(Clone, Copy, Debug)]
 pub enum RefusalCause<'a> {
     /// The API server said no.
     Api(&'a ApiError),
     /// Someone else's object has the name of the child.
     Foreign,
+    /// `decide` panicked: a defect of ours.
+    Panicked {
+        /// What the panic said.
+        message: &'a str,
+    },
 }
 
 /// What the kit must know of an observation to commit a plan that was decided on it.

@@ -16,7 +16,7 @@ use crate::store::Key;
 use crate::telemetry::note_trace;
 
 /// Failures that end by themselves become an Event only when this many passes failed in a row.
-const PATIENCE: u32 = 5;
+const SILENT_FAILURES: u32 = 5;
 
 /// How a pass ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,7 +154,7 @@ impl Told {
     /// The Event of a failure that is news: at once if it wants a person, else when it lasts.
     fn failed(&mut self, category: Category, error: &Error) -> Option<Notice> {
         self.failures = self.failures.saturating_add(1);
-        if category.is_transient() && self.failures < PATIENCE {
+        if category.is_transient() && self.failures < SILENT_FAILURES {
             return None;
         }
         let is_news = self.events.insert((category, place(error)));
@@ -231,7 +231,7 @@ mod tests {
                 Error::Observe(ApiError::Unknown { detail: "connection refused".to_owned() });
             reporter.tell(&key, &passed("x", Some(error)), Duration::ZERO)
         };
-        for _ in 1..PATIENCE {
+        for _ in 1..SILENT_FAILURES {
             assert_eq!(fail(), None);
         }
         assert_eq!(fail().unwrap().reason, "ApiUnavailable");

@@ -10,6 +10,7 @@
 
 mod assembly;
 mod context;
+mod duty;
 mod lasting;
 mod telling;
 #[cfg(test)]
@@ -30,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use assembly::Controllers;
 pub use context::{Context, Settings};
+pub use duty::Signs;
 
 use self::assembly::Parts;
 use self::lasting::Lasting;
@@ -197,6 +199,9 @@ impl Runtime {
 
 /// Loops while leading, until told to stop.
 async fn work(parts: &Parts, mut role: watch::Receiver<Role>, shutdown: &Shutdown) {
+    if parts.loops.is_empty() {
+        return shutdown.draining().await;
+    }
     loop {
         tokio::select! {
             biased;
@@ -219,6 +224,9 @@ async fn work(parts: &Parts, mut role: watch::Receiver<Role>, shutdown: &Shutdow
 async fn may_begin(parts: &Parts, role: &mut watch::Receiver<Role>) {
     for cache in &parts.caches {
         (cache.synced)().await;
+    }
+    for told in &parts.optional {
+        told().await;
     }
     if role.wait_for(|role| *role == Role::Leading).await.is_err() {
         // Nobody elects any more; whoever ended that ends us.
@@ -254,7 +262,9 @@ fn stand(context: &Context) -> (watch::Receiver<Role>, Option<Elector>) {
         identity: context.settings.identity.clone(),
         timing,
     };
-    let elector = Elector::new(context.cluster.clone(), candidate).seen_by(&context.health);
+    let elector = Elector::new(context.cluster.clone(), candidate)
+        .seen_by(&context.health)
+        .grants(&context.tenure);
     (elector.role(), Some(elector))
 }
 

@@ -2,79 +2,24 @@
 //! in-memory world in sequence tests. Reads from it may be stale; decisions that must not be use
 //! [`Reader`](crate::reader::Reader).
 
-use std::collections::{BTreeSet, HashMap};
-use std::fmt;
+mod gone;
+mod key;
+mod listing;
+mod version;
+
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use kube::Resource;
 use tokio::sync::watch;
 
+pub use self::key::Key;
+pub use self::listing::{Listing, OlderList};
+pub use self::version::Version;
+
+use self::gone::Gone;
 use crate::cluster::Target;
 use crate::expectations::{Expectation, Fact};
-
-/// Names an object within its kind.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Key {
-    /// Namespace; empty for cluster-scoped kinds.
-    pub namespace: String,
-    /// Name.
-    pub name: String,
-}
-
-impl Key {
-    /// The key of a namespaced object.
-    #[must_use]
-    pub fn new(namespace: &str, name: &str) -> Self {
-        Self { namespace: namespace.to_owned(), name: name.to_owned() }
-    }
-
-    /// The key of an object.
-    pub fn of<K: Resource>(object: &K) -> Self {
-        let meta = object.meta();
-        Self {
-            namespace: meta.namespace.clone().unwrap_or_default(),
-            name: meta.name.clone().unwrap_or_default(),
-        }
-    }
-
-    /// The namespace, if there is one.
-    #[must_use]
-    pub fn scope(&self) -> Option<&str> {
-        (!self.namespace.is_empty()).then_some(self.namespace.as_str())
-    }
-}
-
-impl fmt::Display for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.namespace.is_empty() {
-            write!(f, "{}/", self.namespace)?;
-        }
-        f.write_str(&self.name)
-    }
-}
-
-/// A resourceVersion. They compare as integers (Kubernetes 1.35 says so; etcd's revisions always did), within a kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Version(u128);
-
-impl Version {
-    /// The version of that text; an unreadable one is the oldest.
-    #[must_use]
-    pub fn read(text: &str) -> Self {
-        Self(text.parse().unwrap_or_default())
-    }
-
-    /// The version of an object.
-    pub fn of<K: Resource>(object: &K) -> Self {
-        object.meta().resource_version.as_deref().map(Self::read).unwrap_or_default()
-    }
-}
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
 
 /// Something that a watch saw.
 #[derive(Clone, Debug)]
@@ -94,11 +39,15 @@ pub struct Store<K> {
     inner: Arc<RwLock<Inner<K>>>,
     subscribers: Arc<RwLock<Vec<Subscriber<K>>>>,
     synced: Arc<watch::Sender<bool>>,
+    /// Whether the server once refused to tell of the kind.
+    refused: Arc<watch::Sender<bool>>,
 }
 
 struct Inner<K> {
     objects: HashMap<Key, Arc<K>>,
     by_owner: HashMap<String, BTreeSet<Key>>,
+    /// What went lately.
+    gone: Gone,
     /// Everything of the kind up to this version was seen: a watch tells in order.
     reached: Version,
 }
@@ -109,6 +58,7 @@ impl<K> Clone for Store<K> {
             inner: self.inner.clone(),
             subscribers: self.subscribers.clone(),
             synced: self.synced.clone(),
+            refused: self.refused.clone(),
         }
     }
 }
@@ -118,12 +68,14 @@ impl<K> Default for Store<K> {
         let inner = Inner {
             objects: HashMap::new(),
             by_owner: HashMap::new(),
+            gone: Gone::default(),
             reached: Version::default(),
         };
         Self {
             inner: Arc::new(RwLock::new(inner)),
             subscribers: Arc::default(),
             synced: Arc::new(watch::Sender::new(false)),
+            refused: Arc::new(watch::Sender::new(false)),
         }
     }
 }
@@ -162,6 +114,22 @@ impl<K: Resource<DynamicType = ()> + Send + Sync + 'static> Store<K> {
         receiver.wait_for(|synced| *synced).await.expect("the store holds the sender");
     }
 
+    /// The server refuses to tell of the kind: it is not installed, or none of our business. So there is none for us.
+    pub fn refuse(&self) {
+        self.refused.send_replace(true);
+    }
+
+    /// Waits until a complete list was seen, or the server refused one: before, what is not there may only be unseen.
+    pub async fn told(&self) {
+        let mut refused = self.refused.subscribe();
+        tokio::select! {
+            () = self.synced() => {}
+            refused = refused.wait_for(|refused| *refused) => {
+                drop(refused.expect("the store holds the sender"));
+            }
+        }
+    }
+
     /// Whether it shows what a write made so. Other kinds are none of its business: of them it has seen everything. An
     /// object that was written and went before anything of it was told is covered by how far the whole kind was told.
     #[must_use]
@@ -172,8 +140,7 @@ impl<K: Resource<DynamicType = ()> + Send + Sync + 'static> Store<K> {
 
     /// Everything up to `version` was taken in, whether or not there was anything.
     pub fn reached(&self, version: Version) {
-        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
-        inner.reached = inner.reached.max(version);
+        self.write(|inner| inner.reached = inner.reached.max(version));
     }
 
     /// Calls `wake` for every object that changes from now on, with its last state when it is gone.
@@ -181,21 +148,32 @@ impl<K: Resource<DynamicType = ()> + Send + Sync + 'static> Store<K> {
         self.subscribers.write().unwrap_or_else(PoisonError::into_inner).push(Box::new(wake));
     }
 
-    /// Takes in what a watch saw. A version older than the one held is ignored: a replayed or late event never takes
-    /// an object back in time.
+    /// Takes in what a watch saw. A version older than the one held, or than the one that went, is ignored: a replayed or
+    /// late event never takes an object back in time, nor back from the dead.
     pub fn apply(&self, change: Change<K>) {
         let complete = matches!(change, Change::All(_));
-        let changed = {
-            let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
-            inner.apply(change)
-        };
+        let changed = self.write(|inner| inner.apply(change));
         if complete {
             self.synced.send_replace(true);
         }
+        self.wake(&changed);
+    }
+
+    /// A complete list that comes object by object.
+    #[must_use]
+    pub fn listing(&self) -> Listing<K> {
+        Listing::of(self.clone())
+    }
+
+    fn wake(&self, changed: &[Arc<K>]) {
         let subscribers = self.subscribers.read().unwrap_or_else(PoisonError::into_inner);
-        for object in &changed {
+        for object in changed {
             subscribers.iter().for_each(|wake| wake(object));
         }
+    }
+
+    fn write<T>(&self, change: impl FnOnce(&mut Inner<K>) -> T) -> T {
+        change(&mut self.inner.write().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn read<T>(&self, look: impl FnOnce(&Inner<K>) -> T) -> T {
@@ -227,9 +205,9 @@ impl<K: Resource<DynamicType = ()>> Inner<K> {
 
     fn put(&mut self, object: K) -> Option<Arc<K>> {
         let key = Key::of(&object);
-        if let Some(held) = self.objects.get(&key)
-            && Version::of(&**held) >= Version::of(&object)
-        {
+        let version = Version::of(&object);
+        let held = self.objects.get(&key).map(|held| Version::of(&**held));
+        if held.is_some_and(|held| held >= version) || self.gone.since(&key, version) {
             return None;
         }
         self.unlink(&key);
@@ -242,21 +220,32 @@ impl<K: Resource<DynamicType = ()>> Inner<K> {
     }
 
     fn remove(&mut self, object: &K) -> Option<Arc<K>> {
-        let key = Key::of(object);
-        let held = self.objects.get(&key)?;
-        if Version::of(&**held) > Version::of(object) {
+        let (key, version) = (Key::of(object), Version::of(object));
+        let held = self.objects.get(&key);
+        if held.is_some_and(|held| Version::of(&**held) > version) {
             return None;
         }
-        self.unlink(&key)
+        self.bury(&key, version)
     }
 
     fn replace(&mut self, objects: Vec<K>) -> Vec<Arc<K>> {
-        let listed: BTreeSet<Key> = objects.iter().map(Key::of).collect();
-        let absent: Vec<Key> =
-            self.objects.keys().filter(|key| !listed.contains(key)).cloned().collect();
-        let mut changed: Vec<Arc<K>> = absent.iter().filter_map(|key| self.unlink(key)).collect();
+        let listed: HashSet<Key> = objects.iter().map(Key::of).collect();
+        let mut changed = self.retain(&listed);
         changed.extend(objects.into_iter().filter_map(|object| self.put(object)));
         changed
+    }
+
+    /// Everything else is gone.
+    fn retain(&mut self, listed: &HashSet<Key>) -> Vec<Arc<K>> {
+        let held = self.objects.iter().filter(|(key, _)| !listed.contains(key));
+        let absent: Vec<(Key, Version)> =
+            held.map(|(key, held)| (key.clone(), Version::of(&**held))).collect();
+        absent.iter().filter_map(|(key, version)| self.bury(key, *version)).collect()
+    }
+
+    fn bury(&mut self, key: &Key, version: Version) -> Option<Arc<K>> {
+        self.gone.note(key, version);
+        self.unlink(key)
     }
 
     fn unlink(&mut self, key: &Key) -> Option<Arc<K>> {

@@ -1,38 +1,47 @@
-//! Feeds a [`Store`] from the API server: list, then watch, for ever. One stream per kind, each with its own backoff, so
-//! one that fails (a missing kind, a right taken away) slows down no other. When it begins again, and how, is decided
-//! in `reconnect`.
+//! Feeds a [`Store`] from the API server: all objects, then what changes, for ever. One stream per kind, each with its own
+//! backoff, so one that fails (a missing kind, a right taken away) slows down no other. When it begins again, and how, is
+//! decided in `reconnect`; what goes over the wire is in `wire`, what a line says in `event`.
 //!
-//! Nothing is taken out of the store on a partial list, and an object that cannot be read keeps its last readable state:
-//! neither is proof that something is gone.
+//! Where the server can, the objects come one by one at the beginning of a watch that then goes on; else in small pages.
+//! Either way each is slimmed and taken in as it comes, so that at no time there are two of all.
+//!
+//! Nothing is taken out of the store on a partial list, on one that is older than what was seen, or because it cannot be
+//! read: none of these is proof that something is gone.
 
+mod event;
+mod intake;
 mod reconnect;
+mod unreadable;
+mod wire;
 
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{Stream, StreamExt};
+use futures::StreamExt;
 use http::StatusCode;
-use kube::core::params::{ListParams, WatchParams};
-use kube::core::{DeserializeGuard, Request, WatchEvent};
+use kube::core::Request;
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
-use self::reconnect::{Ended, Reconnect};
+use self::event::{Event, Item};
+use self::intake::Intake;
+use self::reconnect::{Ended, INTERVAL, Reconnect};
+use self::unreadable::Unreadable;
+use self::wire::{ANSWER_DEADLINE, Lines, Start, StreamError, Wire};
 use crate::health::{Health, Pulse};
 use crate::metrics::Metrics;
-use crate::page::{PAGE_SIZE, Page};
 use crate::shutdown::Shutdown;
-use crate::store::{Change, Key, Store, Version};
+use crate::store::{Listing, Store, Version};
 
-/// For one page, and for the beginning of a watch.
-const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
 /// The server ends a watch after a time from this range: random, so that streams do not begin again together.
 const WATCH_SECONDS: std::ops::RangeInclusive<u32> = 25..=30;
 /// A watch that the server has not ended so long after it should have is a black hole: noticed after 35 s at most.
 const GRACE: Duration = Duration::from_secs(5);
+/// A watch that lasted so long worked, whatever ended it.
+const LASTED: Duration = Duration::from_secs(10);
 /// A stream beats at least each 35 s (a whole watch) when it is well.
 const SILENCE: Duration = Duration::from_secs(60);
 
@@ -85,189 +94,209 @@ pub fn spawn_watch<K: Watched>(
     store: Store<K>,
     shutdown: Shutdown,
 ) -> JoinHandle<()> {
-    let name = format!("watch {}", K::kind(&()));
     tokio::spawn(async move {
-        let pulse = options.health.pulse(&name, SILENCE);
-        let path = Request::new(K::url_path(&(), options.namespace.as_deref()));
-        let mut stream = Feed { client, path, options, store, pulse, version: None };
+        let mut feed = Feed::new(client, options, store);
         tokio::select! {
             biased;
             () = shutdown.draining() => {}
-            () = stream.run() => {}
+            () = feed.run() => {}
         }
-        stream.pulse.retire();
+        feed.pulse.retire();
     })
 }
 
 /// One stream.
 struct Feed<K> {
-    client: Client,
-    path: Request,
-    options: WatchOptions<K>,
-    store: Store<K>,
+    wire: Wire,
+    intake: Intake<K>,
+    metrics: Option<Arc<Metrics>>,
     pulse: Pulse,
-    /// Where the next watch begins; none before a complete list.
-    version: Option<String>,
+    /// Whether the server can tell a list as the beginning of a watch, as far as is known.
+    can_stream: bool,
+    /// Whether the last try to have a list told so failed: then it is asked for in pages once.
+    failed_to_stream: bool,
+    /// When the last watch began.
+    watched_at: Option<Instant>,
+}
+
+/// An open watch.
+struct Opened {
+    lines: Lines,
+    began: Instant,
+    /// The server has ended it by then, or the way to it is broken.
+    ends: Instant,
 }
 
 impl<K: Watched> Feed<K> {
+    fn new(client: Client, options: WatchOptions<K>, store: Store<K>) -> Self {
+        let kind = K::kind(&()).into_owned();
+        let path = Request::new(K::url_path(&(), options.namespace.as_deref()));
+        Self {
+            pulse: options.health.stream(&format!("watch {kind}"), SILENCE),
+            wire: Wire { client, path, labels: options.labels, fields: options.fields },
+            intake: Intake::new(
+                store,
+                options.slim,
+                Unreadable::new(kind, options.metrics.clone()),
+            ),
+            metrics: options.metrics,
+            can_stream: true,
+            failed_to_stream: false,
+            watched_at: None,
+        }
+    }
+
     async fn run(&mut self) {
         let mut reconnect = Reconnect::default();
         loop {
             let started = Instant::now();
             self.pulse.beat();
-            let ended = match self.version.clone() {
-                None => self.list().await,
-                Some(version) => self.watch(&version).await,
+            let ended = match self.intake.version() {
+                None => self.begin().await,
+                Some(version) => self.resume(&version).await,
             };
             let again = reconnect.after(ended, started.elapsed(), rand::random());
             if again.relist {
-                self.version = None;
+                self.intake.begin_anew();
             }
             self.pulse.beat();
             tokio::time::sleep(again.pause).await;
         }
     }
 
-    /// A complete list, or nothing.
-    async fn list(&mut self) -> Ended {
-        match self.pages().await {
-            Ok((objects, version)) => {
-                self.store.apply(Change::All(objects));
-                self.version = None;
-                self.advance(version);
-                Ended::Listed
-            }
+    /// A complete list, one way or the other.
+    async fn begin(&mut self) -> Ended {
+        let listing = self.intake.begin_list();
+        if self.can_stream && !self.failed_to_stream {
+            return self.stream(listing).await;
+        }
+        self.failed_to_stream = false;
+        match self.pages(listing).await {
+            Ok(()) => Ended::Listed,
             Err(error) => self.failed("list", &error),
         }
     }
 
-    async fn pages(&self) -> Result<(Vec<K>, Option<String>), StreamError> {
-        let mut params = ListParams::default()
-            .limit(PAGE_SIZE)
-            .labels(&self.options.labels)
-            .fields(&self.options.fields);
-        let mut objects = Vec::new();
+    /// In pages, as every server can.
+    async fn pages(&mut self, mut listing: Listing<K>) -> Result<(), StreamError> {
+        let mut token = None;
         loop {
-            let request = self.path.list(&params).map_err(kube::Error::BuildRequest)?;
-            let page: Page<DeserializeGuard<K>> =
-                timeout(ANSWER_DEADLINE, self.client.request(request)).await??;
+            let page = self.wire.page(token).await?;
             self.answered("list");
-            let next = page.next();
-            objects.extend(page.items.into_iter().filter_map(|item| self.readable(item)));
-            match next {
-                Some(token) => params.continue_token = Some(token),
-                None => return Ok((objects, page.metadata.resource_version)),
+            let version = page.metadata.resource_version.clone().unwrap_or_default();
+            listing.check(Version::read(&version))?;
+            token = page.next();
+            let items = page.items.into_iter().map(Item::of);
+            items.for_each(|item| self.intake.list(&mut listing, item));
+            if token.is_none() {
+                return self.listed(listing, version);
             }
         }
     }
 
-    async fn watch(&mut self, version: &str) -> Ended {
-        let seconds = rand::random_range(WATCH_SECONDS);
-        let silent_at = Instant::now() + Duration::from_secs(seconds.into()) + GRACE;
-        match self.open(version, seconds).await {
-            Ok(events) => self.follow(std::pin::pin!(events), silent_at).await,
+    fn listed(&mut self, listing: Listing<K>, version: String) -> Result<(), StreamError> {
+        self.intake.listed(listing, version)?;
+        self.pulse.well();
+        Ok(())
+    }
+
+    /// One by one at the beginning of a watch, which then goes on as any other.
+    async fn stream(&mut self, listing: Listing<K>) -> Ended {
+        match self.open(Start::Everything).await {
+            Ok(mut watch) => match self.initial(&mut watch, listing).await {
+                Ok(()) => self.follow(watch).await,
+                Err(error) => {
+                    self.failed_to_stream = true;
+                    self.failed("watch", &error)
+                }
+            },
+            Err(error) if error.is_unsupported() => {
+                tracing::info!(kind = %K::kind(&()), %error, "the server tells lists in pages only");
+                self.answered("watch");
+                self.can_stream = false;
+                Ended::Unsupported
+            }
+            Err(error) => {
+                self.failed_to_stream = true;
+                self.failed("watch", &error)
+            }
+        }
+    }
+
+    async fn initial(
+        &mut self,
+        watch: &mut Opened,
+        mut listing: Listing<K>,
+    ) -> Result<(), StreamError> {
+        loop {
+            let deadline = watch.ends.min(Instant::now() + ANSWER_DEADLINE);
+            let line = timeout_at(deadline, watch.lines.next()).await;
+            let line = line.map_err(|_| StreamError::TimedOut)?.ok_or(StreamError::EndEarly)??;
+            self.pulse.contact();
+            match Event::read(&line) {
+                Event::Present(item) => self.intake.list(&mut listing, item),
+                Event::Gone(item) => self.intake.take_gone(item),
+                Event::Bookmark { version, ends_list: true } => {
+                    return self.listed(listing, version);
+                }
+                Event::Bookmark { ends_list: false, .. } => {}
+                Event::Refused(error) => return Err(error),
+                Event::Garbled(error) => self.intake.list_garbled(&mut listing, &error),
+            }
+        }
+    }
+
+    async fn resume(&mut self, version: &str) -> Ended {
+        match self.open(Start::After(version)).await {
+            Ok(watch) => self.follow(watch).await,
             Err(error) => self.failed("watch", &error),
         }
     }
 
-    async fn open(
-        &self,
-        version: &str,
-        seconds: u32,
-    ) -> Result<
-        impl Stream<Item = kube::Result<WatchEvent<DeserializeGuard<K>>>> + use<K>,
-        StreamError,
-    > {
-        let selector = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        let params = WatchParams {
-            label_selector: selector(&self.options.labels),
-            field_selector: selector(&self.options.fields),
-            timeout: Some(seconds),
-            ..WatchParams::default()
-        };
-        let request = self.path.watch(&params, version).map_err(kube::Error::BuildRequest)?;
-        let events = timeout(ANSWER_DEADLINE, self.client.request_events(request)).await??;
+    /// Begins a watch, but not within a second of the last one: whatever made that end, it is no storm.
+    async fn open(&mut self, start: Start<'_>) -> Result<Opened, StreamError> {
+        if let Some(last) = self.watched_at {
+            sleep_until(last + INTERVAL).await;
+        }
+        let (began, seconds) = (Instant::now(), rand::random_range(WATCH_SECONDS));
+        self.watched_at = Some(began);
+        let lines = self.wire.watch(start, seconds).await?;
         self.answered("watch");
-        Ok(events)
+        Ok(Opened { lines, began, ends: began + Duration::from_secs(seconds.into()) + GRACE })
     }
 
-    async fn follow<S>(&mut self, mut events: S, silent_at: Instant) -> Ended
-    where
-        S: Stream<Item = kube::Result<WatchEvent<DeserializeGuard<K>>>> + Unpin,
-    {
+    async fn follow(&mut self, mut watch: Opened) -> Ended {
         let mut progressed = false;
         loop {
-            match timeout_at(silent_at, events.next()).await {
+            let line = match timeout_at(watch.ends, watch.lines.next()).await {
                 Err(_) => {
                     tracing::warn!(kind = %K::kind(&()), "a watch was silent; it begins again");
+                    self.pulse.unanswered(watch.began);
                     return Ended::Silent { progressed };
                 }
-                Ok(None) => return Ended::Closed { progressed },
-                Ok(Some(Err(error))) => {
-                    return self.failed("watch", &error.into()).after_progress(progressed);
+                Ok(None) => return self.closed(progressed),
+                Ok(Some(line)) => line.map_err(StreamError::from),
+            };
+            match line.map(|line| Event::read(&line)) {
+                Ok(Event::Refused(error)) | Err(error) => {
+                    progressed |= watch.began.elapsed() >= LASTED;
+                    return self.failed("watch", &error).after_progress(progressed);
                 }
-                Ok(Some(Ok(WatchEvent::Error(status)))) => {
-                    return self
-                        .failed("watch", &kube::Error::Api(status).into())
-                        .after_progress(progressed);
-                }
-                Ok(Some(Ok(event))) => {
+                Ok(event) => {
                     self.pulse.contact();
-                    self.take_in(event);
+                    self.pulse.well();
+                    self.intake.take_in(event);
                     progressed = true;
                 }
             }
         }
     }
 
-    fn take_in(&mut self, event: WatchEvent<DeserializeGuard<K>>) {
-        match event {
-            WatchEvent::Added(item) | WatchEvent::Modified(item) => {
-                let version = item.meta().resource_version.clone();
-                if let Some(object) = self.readable(item) {
-                    self.store.apply(Change::Present(object));
-                }
-                self.advance(version);
-            }
-            WatchEvent::Deleted(item) => {
-                let version = item.meta().resource_version.clone();
-                if let Some(object) = self.readable(item) {
-                    self.store.apply(Change::Gone(object));
-                }
-                self.advance(version);
-            }
-            WatchEvent::Bookmark(bookmark) => {
-                self.advance(Some(bookmark.metadata.resource_version))
-            }
-            WatchEvent::Error(_) => unreachable!("errors end the stream before"),
-        }
-    }
-
-    /// Everything up to this version was taken in; the next watch begins there.
-    fn advance(&mut self, version: Option<String>) {
-        self.version = version.filter(|version| !version.is_empty()).or(self.version.take());
-        self.store.reached(self.version.as_deref().map(Version::read).unwrap_or_default());
-    }
-
-    /// An object as it is kept; the state held before when it cannot be read.
-    fn readable(&self, item: DeserializeGuard<K>) -> Option<K> {
-        match item.0 {
-            Ok(mut object) => {
-                object.meta_mut().managed_fields = None;
-                (self.options.slim)(&mut object);
-                Some(object)
-            }
-            Err(invalid) => {
-                let meta = invalid.metadata;
-                let key = Key {
-                    namespace: meta.namespace.unwrap_or_default(),
-                    name: meta.name.unwrap_or_default(),
-                };
-                tracing::warn!(kind = %K::kind(&()), object = %key, error = invalid.error, "an object cannot be read");
-                self.store.get(&key).map(|held| K::clone(&held))
-            }
-        }
+    /// The server ended the watch, as it should.
+    fn closed(&self, progressed: bool) -> Ended {
+        self.pulse.contact();
+        self.pulse.well();
+        Ended::Closed { progressed }
     }
 
     fn answered(&self, verb: &'static str) {
@@ -276,36 +305,44 @@ impl<K: Watched> Feed<K> {
     }
 
     fn failed(&self, verb: &'static str, error: &StreamError) -> Ended {
-        self.count(verb, error.code());
-        tracing::warn!(kind = %K::kind(&()), verb, %error, "a stream failed; it begins again");
-        if error.code() == Some(StatusCode::GONE.as_u16()) {
+        let (code, wait) = (error.code(), error.wait());
+        self.count(verb, code);
+        if is_refusal(error.code()) {
+            self.intake.store.refuse();
+        }
+        self.judge(error);
+        let shown = error as &dyn std::error::Error;
+        tracing::warn!(kind = %K::kind(&()), verb, error = shown, "a stream failed; it begins again");
+        if error.is_expired() {
             return Ended::Expired { progressed: false };
         }
-        Ended::Failed { progressed: false }
+        Ended::Failed { progressed: false, wait }
+    }
+
+    /// What a failure tells of the health of this stream: a refusal would be another's too, and silence may be.
+    fn judge(&self, error: &StreamError) {
+        match error {
+            StreamError::Older(_) => self.pulse.stuck(),
+            _ if error.code().is_some() => {
+                self.pulse.contact();
+                self.pulse.well();
+            }
+            _ => self.pulse.unanswered(self.watched_at.unwrap_or_else(Instant::now)),
+        }
     }
 
     fn count(&self, verb: &'static str, code: Option<u16>) {
-        if let Some(metrics) = &self.options.metrics {
+        if let Some(metrics) = &self.metrics {
             metrics.api_request(verb, code);
         }
     }
 }
 
-#[derive(Debug, thiserror::Error)]
-enum StreamError {
-    #[error(transparent)]
-    Refused(#[from] kube::Error),
-    #[error("no answer within {ANSWER_DEADLINE:?}")]
-    TimedOut(#[from] tokio::time::error::Elapsed),
-}
-
-impl StreamError {
-    fn code(&self) -> Option<u16> {
-        match self {
-            Self::Refused(kube::Error::Api(status)) => Some(status.code),
-            Self::Refused(_) | Self::TimedOut(_) => None,
-        }
-    }
+/// Whether the server says that the kind is not there, or not for us.
+fn is_refusal(code: Option<u16>) -> bool {
+    [StatusCode::NOT_FOUND, StatusCode::FORBIDDEN]
+        .iter()
+        .any(|refusal| code == Some(refusal.as_u16()))
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use crate::import::ImportReason;
 
-/// The spec can be acted on and everything it names exists.
+/// The spec can be acted on. What it names may still be missing, such as a class or a Secret: `Admitted` and `Ready` say
+/// so, and it goes on by itself when that appears.
 pub const ACCEPTED: &str = "Accepted";
 /// The object holds a slot, or no longer needs one.
 pub const ADMITTED: &str = "Admitted";
@@ -37,6 +38,8 @@ pub enum Reason {
     Queued,
     /// Every slot is taken.
     SlotsBusy,
+    /// Every slot of its source's host is taken.
+    HostBusy,
     /// Waits for the time of its next attempt.
     Backoff,
     /// The policy's concurrency is 0.
@@ -51,8 +54,12 @@ pub enum Reason {
     Importing,
     /// A Job that is being deleted does not go; the slot is kept until nothing of it is left.
     Stopping,
+    /// The node of a pod that should have ended does not answer; the slot is kept, since the pod may still run.
+    NodeUnreachable,
     /// The snapshot is being taken.
     Snapshotting,
+    /// The snapshot waits: as many are being taken as the policy or the driver allows.
+    SnapshotThrottled,
     /// Data, and snapshot if asked for, are complete.
     Succeeded,
     /// No snapshot was asked for.
@@ -68,8 +75,6 @@ pub enum Reason {
     // Spec problems.
     /// A field cannot be acted on; the message says which and what to write instead.
     InvalidSpec,
-    /// `sourceType: s3` is not acted on by this version.
-    SourceTypeNotYetSupported,
     /// Someone else's object has the name of a child.
     NameConflict,
     // Waiting for something outside.
@@ -83,6 +88,8 @@ pub enum Reason {
     QuotaExceeded,
     /// The namespace is being deleted.
     NamespaceTerminating,
+    /// A claim did not bind within the policy's `bindTimeout`.
+    NotBinding,
     /// The snapshot reported an error.
     SnapshotFailed,
     // Final.
@@ -99,9 +106,13 @@ pub enum Reason {
     PodNotStarted,
     /// A write was refused by the API server as invalid.
     Rejected,
+    /// The controller met a defect of its own when it decided about this object.
+    InternalError,
     // The policy.
     /// Every key could be read.
     Valid,
+    /// Every key that exists could be read; others, usually misspelt, have no effect.
+    UnknownKeys,
     /// Some keys could not be read and keep their last good value.
     Invalid,
     /// There is no policy ConfigMap: defaults hold.
@@ -117,6 +128,7 @@ impl Reason {
             Self::Accepted => "Accepted",
             Self::Queued => "Queued",
             Self::SlotsBusy => "SlotsBusy",
+            Self::HostBusy => "HostBusy",
             Self::Backoff => "Backoff",
             Self::Paused => "Paused",
             Self::Suspended => "Suspended",
@@ -124,7 +136,9 @@ impl Reason {
             Self::Probing => "Probing",
             Self::Importing => "Importing",
             Self::Stopping => "Stopping",
+            Self::NodeUnreachable => "NodeUnreachable",
             Self::Snapshotting => "Snapshotting",
+            Self::SnapshotThrottled => "SnapshotThrottled",
             Self::Succeeded => "Succeeded",
             Self::NotRequested => "NotRequested",
             Self::Updating => "Updating",
@@ -132,13 +146,13 @@ impl Reason {
             Self::Restoring => "Restoring",
             Self::OldChildTerminating => "OldChildTerminating",
             Self::InvalidSpec => "InvalidSpec",
-            Self::SourceTypeNotYetSupported => "SourceTypeNotYetSupported",
             Self::NameConflict => "NameConflict",
             Self::StorageClassNotFound => "StorageClassNotFound",
             Self::SnapshotClassNotFound => "SnapshotClassNotFound",
             Self::SnapshotClassMismatch => "SnapshotClassMismatch",
             Self::QuotaExceeded => "QuotaExceeded",
             Self::NamespaceTerminating => "NamespaceTerminating",
+            Self::NotBinding => "NotBinding",
             Self::SnapshotFailed => "SnapshotFailed",
             Self::RetriesExhausted => "RetriesExhausted",
             Self::Lost => "Lost",
@@ -146,7 +160,9 @@ impl Reason {
             Self::Superseded => "Superseded",
             Self::PodNotStarted => "PodNotStarted",
             Self::Rejected => "Rejected",
+            Self::InternalError => "InternalError",
             Self::Valid => "Valid",
+            Self::UnknownKeys => "UnknownKeys",
             Self::Invalid => "Invalid",
             Self::DefaultsInEffect => "DefaultsInEffect",
             Self::Import(reason) => reason.as_str(),
@@ -206,6 +222,18 @@ impl Finding {
     }
 }
 
+/// The longest message of a condition or status, in characters. Every schema takes it, and people read no more.
+pub const MESSAGE_LIMIT: usize = 2048;
+
+/// `text`, cut to [`MESSAGE_LIMIT`]: a message that the API server refuses would take the whole status with it.
+#[must_use]
+pub fn message(text: &str) -> String {
+    match text.char_indices().nth(MESSAGE_LIMIT - 1) {
+        Some((end, last)) if end + last.len_utf8() < text.len() => format!("{}…", &text[..end]),
+        Some(_) | None => text.to_owned(),
+    }
+}
+
 /// The condition `kind` as found now; keeps the transition time of `before` while the status stays the same.
 pub fn condition(
     kind: &str,
@@ -223,7 +251,7 @@ pub fn condition(
         type_: kind.to_owned(),
         status: status.to_owned(),
         reason: finding.reason.as_str().to_owned(),
-        message: finding.message.clone(),
+        message: message(&finding.message),
         observed_generation: generation,
         last_transition_time: since.unwrap_or_else(|| now.clone()),
     }
@@ -237,4 +265,18 @@ pub fn find<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition
 /// Whether the condition of that type is True.
 pub fn is_true(conditions: &[Condition], kind: &str) -> bool {
     find(conditions, kind).is_some_and(|c| c.status == "True")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_of_any_length_fits() {
+        for (count, cut) in [(0, false), (MESSAGE_LIMIT, false), (MESSAGE_LIMIT + 1, true)] {
+            let told = message(&"ä".repeat(count));
+            assert_eq!(told.chars().count(), count.min(MESSAGE_LIMIT), "{count}");
+            assert_eq!(told.ends_with('…'), cut, "{count}");
+        }
+    }
 }

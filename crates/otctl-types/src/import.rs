@@ -2,13 +2,23 @@
 //! progress it serves while it runs. Plain serde types, shared by the importer that writes them
 //! and the controller that reads them. How an attempt is judged lives in the controller.
 
+mod reason;
+
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use self::reason::{FailureClass, ImportReason};
+
 /// The longest termination message a kubelet keeps, in bytes.
 pub const TERMINATION_MESSAGE_LIMIT: usize = 4096;
+
+/// The longest entity tag that a status keeps, in bytes.
+const TAG_LIMIT: usize = 1024;
+
+/// The length of `sha256:` and 64 hexadecimal digits.
+pub const SUM_LIMIT: usize = 71;
 
 /// The environment variable that carries the key of `/progress`.
 pub const PROGRESS_KEY_VARIABLE: &str = "OTCTL_PROGRESS_KEY";
@@ -74,11 +84,79 @@ pub struct SourceFacts {
     /// Whether the server answered a range request with that range.
     #[serde(default)]
     pub accepts_ranges: bool,
-    /// The format by the image's first bytes.
+    /// The format by the image's first bytes, those inside where it is compressed as a whole.
     pub format: ImageFormat,
-    /// The size of the disk inside the image in bytes; for a raw image its length.
+    /// What the whole image is compressed with; absent when it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compression: Option<Compression>,
+    /// The size of the disk inside the image in bytes; for a raw image its length. Absent for a
+    /// raw image that is compressed as a whole: its first bytes do not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub virtual_size: Option<u64>,
+}
+
+impl SourceFacts {
+    /// Without a number that is none of Kubernetes', which are signed, and without an entity tag
+    /// that is too long to be kept.
+    fn that_fit(self) -> Self {
+        let signed = |size: &u64| i64::try_from(*size).is_ok();
+        Self {
+            size: self.size.filter(signed),
+            etag: self.etag.filter(|tag| tag.len() <= TAG_LIMIT),
+            virtual_size: self.virtual_size.filter(signed),
+            ..self
+        }
+    }
+
+    /// The most bytes that an import of this source keeps on its scratch volume, besides its own
+    /// records: the source as it came and, where that is a compressed qcow2 image, the image
+    /// itself, whose tables can only be followed once it is unpacked.
+    #[must_use]
+    pub fn scratch_bytes(&self) -> Option<u64> {
+        let unpacked = match (self.compression, self.format, self.virtual_size) {
+            (Some(_), ImageFormat::Qcow2, Some(size)) => largest_qcow2(size),
+            _ => 0,
+        };
+        Some(self.size?.saturating_add(unpacked))
+    }
+}
+
+/// The most bytes that a qcow2 file takes for a disk of `virtual_size` bytes without snapshots
+/// inside: the disk, and tables that for the smallest clusters are one part in 32 of it.
+#[must_use]
+pub const fn largest_qcow2(virtual_size: u64) -> u64 {
+    const FIXED_TABLES: u64 = 32 << 20;
+    virtual_size.saturating_add(virtual_size / 16).saturating_add(FIXED_TABLES)
+}
+
+/// What the whole image is compressed with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Compression {
+    /// `.gz`
+    Gzip,
+    /// `.xz`
+    Xz,
+    /// `.zst`
+    Zstd,
+}
+
+impl Compression {
+    /// The word used on the wire and for people.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Xz => "xz",
+            Self::Zstd => "zstd",
+        }
+    }
+}
+
+impl fmt::Display for Compression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
 }
 
 /// A disk image format the importer converts.
@@ -108,183 +186,6 @@ impl fmt::Display for ImageFormat {
     }
 }
 
-/// What a failure asks for. The classes of the retry policy; nothing else decides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum FailureClass {
-    /// A person must change something; trying again would give the same answer.
-    Terminal,
-    /// May pass by itself: retried by policy, charged when data was asked for.
-    Transient,
-    /// Something the image needs is not there yet: no slot is held, nothing is charged.
-    Waiting,
-}
-
-/// Why a run of the importer, or an attempt as a whole, failed. The name of the variant is the
-/// condition reason, the event reason and the metric label.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum ImportReason {
-    /// The source answered that it does not have the image (404, 410).
-    SourceNotFound,
-    /// The source refuses these credentials, or asks for some (401, 403).
-    Forbidden,
-    /// The bytes are not those of the checksum in spec.
-    ChecksumMismatch,
-    /// `diskSize` is smaller than the disk inside the image.
-    TooSmall,
-    /// The source is larger than the policy's `maxImageSize`.
-    TooLarge,
-    /// What the source serves is not a disk image, or is a damaged one.
-    BadFormat,
-    /// A disk image that uses something this importer does not read.
-    UnsupportedFormat,
-    /// A kind of source that this importer does not speak.
-    UnsupportedSource,
-    /// The policy's `allowedSourceHosts` does not permit an address the source leads to.
-    AddressRefused,
-    /// The block device of the claim cannot be opened or is shorter than `diskSize`.
-    BlockDeviceDenied,
-    /// The server does not say how long the image is.
-    SizeUnknown,
-    /// The source cannot be reached, or the connection ended before its end.
-    ConnectionLost,
-    /// The source answered with an error of its own (5xx).
-    ServerError,
-    /// The source asks for fewer requests (429, or 503 with Retry-After).
-    Throttled,
-    /// No byte arrived for the policy's `stallTimeout`.
-    NoProgress,
-    /// The source sent another number of bytes than it announced. Terminal when it happens a
-    /// second time with the same length, which only the controller can know.
-    LengthMismatch,
-    /// The image at the source was replaced while it was being fetched.
-    SourceChanged,
-    /// A volume has no room left for the bytes it was sized for.
-    VolumeFull,
-    /// The importer failed in a way that says nothing about the source.
-    Internal,
-    /// The Secret of `secretRef` does not exist.
-    SecretNotFound,
-    /// The Secret lacks a key that the source needs.
-    SecretKeyMissing,
-    /// The attempt ran longer than the policy's `attemptTimeout`. Set by the controller.
-    AttemptTimeout,
-    /// The pod was evicted from its node. Set by the controller.
-    Evicted,
-    /// The pod's node is gone. Set by the controller.
-    NodeLost,
-    /// The pod was told to stop, or ended without a report.
-    Interrupted,
-    /// The image was suspended while it was imported. Set by the controller.
-    Suspended,
-}
-
-impl ImportReason {
-    /// Every reason, for tables, tests and metric labels.
-    pub const ALL: [Self; 26] = [
-        Self::SourceNotFound,
-        Self::Forbidden,
-        Self::ChecksumMismatch,
-        Self::TooSmall,
-        Self::TooLarge,
-        Self::BadFormat,
-        Self::UnsupportedFormat,
-        Self::UnsupportedSource,
-        Self::AddressRefused,
-        Self::BlockDeviceDenied,
-        Self::SizeUnknown,
-        Self::ConnectionLost,
-        Self::ServerError,
-        Self::Throttled,
-        Self::NoProgress,
-        Self::LengthMismatch,
-        Self::SourceChanged,
-        Self::VolumeFull,
-        Self::Internal,
-        Self::SecretNotFound,
-        Self::SecretKeyMissing,
-        Self::AttemptTimeout,
-        Self::Evicted,
-        Self::NodeLost,
-        Self::Interrupted,
-        Self::Suspended,
-    ];
-
-    /// What this failure asks for.
-    ///
-    /// `VolumeFull` is transient although a retry alone rarely frees space: the download is kept
-    /// on the scratch volume, so a retry costs no bytes, and shared storage does get room again.
-    #[must_use]
-    pub const fn class(self) -> FailureClass {
-        match self {
-            Self::SourceNotFound
-            | Self::Forbidden
-            | Self::ChecksumMismatch
-            | Self::TooSmall
-            | Self::TooLarge
-            | Self::BadFormat
-            | Self::UnsupportedFormat
-            | Self::UnsupportedSource
-            | Self::AddressRefused
-            | Self::BlockDeviceDenied
-            | Self::SizeUnknown => FailureClass::Terminal,
-            Self::ConnectionLost
-            | Self::ServerError
-            | Self::Throttled
-            | Self::NoProgress
-            | Self::LengthMismatch
-            | Self::SourceChanged
-            | Self::VolumeFull
-            | Self::Internal
-            | Self::AttemptTimeout
-            | Self::Evicted
-            | Self::NodeLost
-            | Self::Interrupted => FailureClass::Transient,
-            Self::SecretNotFound | Self::SecretKeyMissing | Self::Suspended => {
-                FailureClass::Waiting
-            }
-        }
-    }
-
-    /// The CamelCase word that stands in conditions, events and metrics.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::SourceNotFound => "SourceNotFound",
-            Self::Forbidden => "Forbidden",
-            Self::ChecksumMismatch => "ChecksumMismatch",
-            Self::TooSmall => "TooSmall",
-            Self::TooLarge => "TooLarge",
-            Self::BadFormat => "BadFormat",
-            Self::UnsupportedFormat => "UnsupportedFormat",
-            Self::UnsupportedSource => "UnsupportedSource",
-            Self::AddressRefused => "AddressRefused",
-            Self::BlockDeviceDenied => "BlockDeviceDenied",
-            Self::SizeUnknown => "SizeUnknown",
-            Self::ConnectionLost => "ConnectionLost",
-            Self::ServerError => "ServerError",
-            Self::Throttled => "Throttled",
-            Self::NoProgress => "NoProgress",
-            Self::LengthMismatch => "LengthMismatch",
-            Self::SourceChanged => "SourceChanged",
-            Self::VolumeFull => "VolumeFull",
-            Self::Internal => "Internal",
-            Self::SecretNotFound => "SecretNotFound",
-            Self::SecretKeyMissing => "SecretKeyMissing",
-            Self::AttemptTimeout => "AttemptTimeout",
-            Self::Evicted => "Evicted",
-            Self::NodeLost => "NodeLost",
-            Self::Interrupted => "Interrupted",
-            Self::Suspended => "Suspended",
-        }
-    }
-}
-
-impl fmt::Display for ImportReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
 /// What a running import is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ImportPhase {
@@ -298,7 +199,56 @@ pub enum ImportPhase {
     Done,
 }
 
-/// The answer to `GET /progress`.
+/// Orders the shares that an import is told: first by term, then by serial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Fence {
+    /// Which leader tells; each has a higher one than those before it.
+    pub term: u64,
+    /// Grows with whatever one leader tells.
+    pub serial: u64,
+}
+
+/// The body of `POST /progress`: how fast the import may receive bytes from now on. The answer is
+/// [`Standing`], as that of `GET /progress`, which leaves the share as it is; 409 with the same if
+/// the share was refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Share {
+    /// In bytes per second; absent: as fast as it can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_per_second: Option<u64>,
+    /// The most that is allowed once the share has ended, in bytes per second; absent: as fast as
+    /// it can. A share that is not above it does not end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback_bytes_per_second: Option<u64>,
+    /// Refused unless it is above the highest that was taken. Absent from a controller that knows
+    /// of none: taken as long as no fence was ever seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fence: Option<Fence>,
+    /// When the share ends, on the clock of [`Standing::clock_ms`]. With a fence and without this
+    /// nothing above the fallback is allowed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until_ms: Option<u64>,
+}
+
+/// The answer to `GET /progress` and `POST /progress`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Standing {
+    /// What was done.
+    #[serde(flatten)]
+    pub progress: Progress,
+    /// The importer's own clock when it answered, in milliseconds. It never jumps, and means
+    /// nothing to any other process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_ms: Option<u64>,
+    /// The highest that was taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fence: Option<Fence>,
+}
+
+/// How far an import is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Progress {
@@ -329,8 +279,7 @@ impl ImportReport {
                 return json;
             }
             if report.message.is_empty() {
-                report.checksum = report.checksum.filter(|sum| sum.len() <= 128);
-                report.disk_checksum = report.disk_checksum.filter(|sum| sum.len() <= 128);
+                report.leave_out_what_is_no_sum();
                 if let Some(source) = &mut report.source {
                     source.etag = None;
                 }
@@ -339,12 +288,22 @@ impl ImportReport {
         }
     }
 
-    /// Reads a termination message.
+    fn leave_out_what_is_no_sum(&mut self) {
+        for sum in [&mut self.checksum, &mut self.disk_checksum] {
+            *sum = sum.take().filter(|sum| sum.len() <= SUM_LIMIT);
+        }
+    }
+
+    /// Reads a termination message. The pod has read foreign bytes and is not trusted: what a status
+    /// has no room for is left out, or no status with it would ever be stored.
     ///
     /// # Errors
     /// When `text` is not a report, for instance because the process died before it wrote one.
     pub fn from_termination_message(text: &str) -> Result<Self, serde_json::Error> {
-        serde_json::from_str(text)
+        let mut report: Self = serde_json::from_str(text)?;
+        report.leave_out_what_is_no_sum();
+        report.source = report.source.map(SourceFacts::that_fit);
+        Ok(report)
     }
 }
 
@@ -374,6 +333,7 @@ mod tests {
                 etag: Some("\"a\"".to_owned()),
                 accepts_ranges: true,
                 format: ImageFormat::Qcow2,
+                compression: None,
                 virtual_size: Some(1 << 30),
             }),
             checksum: None,
@@ -383,10 +343,48 @@ mod tests {
     }
 
     #[test]
+    fn scratch_holds_the_source_and_what_must_be_unpacked() {
+        let source = failed("").source.unwrap();
+        assert_eq!(source.scratch_bytes(), Some(7));
+        let packed = SourceFacts { compression: Some(Compression::Xz), ..source.clone() };
+        assert_eq!(packed.scratch_bytes(), Some(7 + (1 << 30) + (1 << 26) + (32 << 20)));
+        let raw = SourceFacts { format: ImageFormat::Raw, virtual_size: None, ..packed };
+        assert_eq!(raw.scratch_bytes(), Some(7));
+        assert_eq!(SourceFacts { size: None, ..source }.scratch_bytes(), None);
+    }
+
+    #[test]
+    fn a_share_without_numbers_is_no_limit() {
+        assert_eq!(serde_json::from_str::<Share>("{}").unwrap(), Share::default());
+        let share = Share { bytes_per_second: Some(7), ..Share::default() };
+        let wire = serde_json::to_string(&share).unwrap();
+        assert_eq!(wire, r#"{"bytesPerSecond":7}"#);
+        assert_eq!(serde_json::from_str::<Share>(&wire).unwrap(), share);
+    }
+
+    #[test]
+    fn an_older_importer_tells_no_clock_and_an_older_controller_reads_past_it() {
+        let older = r#"{"phase":"Fetching","bytes":7,"received":7,"percent":1}"#;
+        let standing: Standing = serde_json::from_str(older).unwrap();
+        assert_eq!((standing.clock_ms, standing.fence), (None, None));
+        assert_eq!(serde_json::to_string(&standing).unwrap(), older);
+        let fence = Some(Fence { term: 1, serial: 2 });
+        let newer = Standing { clock_ms: Some(5), fence, ..standing.clone() };
+        let wire = serde_json::to_string(&newer).unwrap();
+        assert!(wire.ends_with(r#""clockMs":5,"fence":{"term":1,"serial":2}}"#), "{wire}");
+        assert_eq!(serde_json::from_str::<Progress>(&wire).unwrap(), standing.progress);
+        assert_eq!(serde_json::from_str::<Standing>(&wire).unwrap(), newer);
+    }
+
+    #[test]
     fn names_are_the_same_on_the_wire_and_for_people() {
         for reason in ImportReason::ALL {
             let wire = serde_json::to_value(reason).unwrap();
             assert_eq!(wire, serde_json::Value::String(reason.as_str().to_owned()));
+        }
+        for compression in [Compression::Gzip, Compression::Xz, Compression::Zstd] {
+            let wire = serde_json::to_value(compression).unwrap();
+            assert_eq!(wire, serde_json::Value::String(compression.as_str().to_owned()));
         }
         for format in [ImageFormat::Raw, ImageFormat::Qcow2] {
             let wire = serde_json::to_value(format).unwrap();
@@ -428,6 +426,21 @@ mod tests {
         let json = report.to_termination_message();
         assert!(json.len() <= TERMINATION_MESSAGE_LIMIT);
         assert_eq!(ImportReport::from_termination_message(&json).unwrap().bytes, 65536);
+    }
+
+    #[test]
+    fn what_no_status_has_room_for_is_left_out() {
+        let mut report = failed("it ended");
+        report.checksum = Some(format!("sha256:{}", "0".repeat(64)));
+        report.disk_checksum = Some("d".repeat(72));
+        let source = report.source.as_mut().unwrap();
+        source.etag = Some("x".repeat(1025));
+        (source.size, source.virtual_size) = (Some(u64::MAX), Some(1 << 63));
+        let json = serde_json::to_string(&report).unwrap();
+        let read = ImportReport::from_termination_message(&json).unwrap();
+        assert_eq!((&read.checksum, &read.disk_checksum), (&report.checksum, &None));
+        let source = read.source.unwrap();
+        assert_eq!((source.etag, source.size, source.virtual_size), (None, None, None));
     }
 
     #[test]

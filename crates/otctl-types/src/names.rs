@@ -3,8 +3,6 @@
 
 /// API group of every kind here but Workshop.
 pub const GROUP: &str = "pelotech.ot";
-/// Version of every kind in [`GROUP`].
-pub const VERSION: &str = "v1alpha1";
 
 /// Namespace of the installation when no flag says otherwise.
 pub const DEFAULT_NAMESPACE: &str = "sync-operator";
@@ -18,16 +16,16 @@ pub const IMAGE_QUEUE: &str = "vmdiskimages";
 pub const RETRY_ANNOTATION: &str = "pelotech.ot/retry";
 /// Annotation on a finished claim: sha256 of the raw disk in it, the proof of a finished import without a snapshot.
 pub const DISK_CHECKSUM_ANNOTATION: &str = "pelotech.ot/disk-checksum";
-/// Annotation that lets a guarded object be deleted all the same.
-pub const FORCE_DELETE_ANNOTATION: &str = "pelotech.ot/force-delete";
 /// Annotation on a child: the revision of the spec that it was made for.
 pub const REVISION_ANNOTATION: &str = "pelotech.ot/revision";
+/// The highest number of an attempt. No image counts so far.
+pub const LAST_ATTEMPT: i64 = 999_999_999;
 /// Annotation on a Job: the number of the attempt, or of the probe, that it carries out.
 pub const ATTEMPT_ANNOTATION: &str = "pelotech.ot/attempt";
-/// Label on a Job and its pods: `probe` or `import`. For people and selectors; no decision is made from it.
+/// Label on a Job and its pods: `probe` or `import`. For people and for lists; what a Job is, its name says.
 pub const ROLE_LABEL: &str = "pelotech.ot/role";
-/// Label on every child: the UID of the object it was made for. For people and selectors; ownership is the controller
-/// owner reference alone.
+/// Label on every child: the UID of the object it was made for. For people and for watches and lists, which go by it;
+/// ownership is the controller owner reference alone.
 pub const OWNER_LABEL: &str = "pelotech.ot/owner-uid";
 
 /// `app.kubernetes.io/managed-by` of every object made by otctl.

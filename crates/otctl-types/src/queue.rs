@@ -15,6 +15,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
+use crate::names::LAST_ATTEMPT;
+
 /// A queue with a global limit. Made and kept by the controllers; its status is the ledger of the slots in use. Reading
 /// it shows what runs, what waits and which policy is in effect. There is nothing to set here: limits come from the
 /// policy ConfigMap.
@@ -54,6 +56,11 @@ pub struct AdmissionQueueStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1000))]
     pub active: Vec<ActiveEntry>,
+    /// The snapshots that may be taken: an image that is listed here asks for its snapshot, up to `snapshotConcurrency`
+    /// at once. Apart from the slots in `active`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 1000))]
+    pub snapshots: Vec<SnapshotEntry>,
     /// Number of entries in `active`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
@@ -91,7 +98,7 @@ pub struct ActiveEntry {
     #[schemars(length(max = 64))]
     pub uid: String,
     /// Number of the attempt the slot was given for. It pays for this attempt only.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = LAST_ATTEMPT))]
     pub attempt: i64,
     /// Ticket with which the slot was won.
     #[schemars(length(max = 64))]
@@ -101,5 +108,25 @@ pub struct ActiveEntry {
     #[schemars(length(max = 253))]
     pub host: Option<String>,
     /// When the slot was given.
+    pub since: Time,
+}
+
+/// One snapshot that may be taken.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SnapshotEntry {
+    /// Namespace of the image.
+    #[schemars(length(max = 63))]
+    pub namespace: String,
+    /// Name of the image.
+    #[schemars(length(max = 253))]
+    pub name: String,
+    /// UID of the image.
+    #[schemars(length(max = 64))]
+    pub uid: String,
+    /// resourceVersion of the image that this was decided on: an older view of it takes nothing back.
+    #[schemars(length(max = 64))]
+    pub version: String,
+    /// When it was given.
     pub since: Time,
 }

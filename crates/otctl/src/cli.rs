@@ -27,6 +27,10 @@ pub enum Command {
     /// Run the demo's control plane until Ctrl-C, for development.
     Up(LocalArgs),
     /// Show which images run and which wait, in the order in which they will start.
+    ///
+    /// POSITION is the place among those that start as soon as there is room. An image that something else holds back
+    /// (a class or a Secret that is missing, a retry that is not due) has none and stands below: nobody waits for it,
+    /// and it keeps its turn.
     Queue(QueueArgs),
     /// Print the custom resource definitions.
     Crds(CrdsArgs),

@@ -6,10 +6,22 @@ use kube::{Client, Config};
 
 use crate::cli::ClusterArgs;
 
-/// A client for the cluster that the flags name, else the current one.
-pub(crate) async fn connect(args: &ClusterArgs) -> anyhow::Result<Client> {
-    let config = config(args).await.context("no cluster: the kubeconfig cannot be used")?;
-    Client::try_from(config).context("no client can be made from the kubeconfig")
+/// The way in, and where it leads.
+pub(crate) struct Cluster {
+    /// Makes the requests.
+    pub(crate) client: Client,
+    /// The API server's address, for what is told when it does not answer.
+    pub(crate) address: String,
+}
+
+/// The cluster that the flags name, else the current one.
+pub(crate) async fn connect(args: &ClusterArgs) -> anyhow::Result<Cluster> {
+    let config = config(args)
+        .await
+        .context("no cluster: name a kubeconfig with --kubeconfig or the variable KUBECONFIG")?;
+    let address = config.cluster_url.to_string();
+    let client = Client::try_from(config).context("no client can be made from the kubeconfig")?;
+    Ok(Cluster { client, address })
 }
 
 async fn config(args: &ClusterArgs) -> anyhow::Result<Config> {

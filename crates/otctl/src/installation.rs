@@ -2,6 +2,7 @@
 //! its list, and the controller as a process of its own under that account.
 
 mod controller;
+mod deletion;
 mod rights;
 
 use std::collections::BTreeMap;
@@ -44,6 +45,14 @@ pub async fn apply(client: &Client, policy: Policy, others: &[&str]) -> anyhow::
     }
     apply_policy(client, policy).await?;
     rights::apply(client).await
+}
+
+/// Refuses to delete a ledger by mistake, as the chart does by default.
+///
+/// # Errors
+/// When its objects cannot be applied.
+pub(crate) async fn guard_deletion(client: &Client) -> anyhow::Result<()> {
+    deletion::apply(client).await
 }
 
 /// Applies every kind, waits until each is served, and gives their names.

@@ -18,7 +18,8 @@ pub(crate) fn error(error: &anyhow::Error) {
     drop(writeln!(io::stderr(), "error: {}", causes(error)));
 }
 
-/// An error and its causes in one line. What an API server answered is told in its own words and no others.
+/// An error and its causes in one line. What an API server answered is told in its own words and no others, and what
+/// an error has told of its cause already is not told again.
 pub(crate) fn causes(error: &anyhow::Error) -> String {
     let mut words = Vec::new();
     for cause in error.chain() {
@@ -26,7 +27,10 @@ pub(crate) fn causes(error: &anyhow::Error) -> String {
             words.push(answer.message.clone());
             break;
         }
-        words.push(cause.to_string());
+        let told = cause.to_string();
+        if !words.last().is_some_and(|before: &String| before.contains(&told)) {
+            words.push(told);
+        }
     }
     words.join(": ")
 }
@@ -67,6 +71,14 @@ mod tests {
             .context("the kubeconfig cannot be read")
             .context("no cluster");
         assert_eq!(causes(&error), "no cluster: the kubeconfig cannot be read: no such file");
+    }
+
+    #[test]
+    fn a_cause_that_was_told_is_not_told_again() {
+        let error = anyhow::anyhow!("no such file")
+            .context("'config' cannot be read: no such file")
+            .context("no cluster");
+        assert_eq!(causes(&error), "no cluster: 'config' cannot be read: no such file");
     }
 
     #[test]

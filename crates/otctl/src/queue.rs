@@ -1,6 +1,7 @@
 //! The queue as rows: what runs, what waits and in which order, and what has ended. Pure; positions are computed from
 //! the objects, since nobody writes them: a write per waiting image would cost more than the waiting.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use diskimage_controller::source;
@@ -31,7 +32,7 @@ pub(crate) struct Table {
     pub(crate) waiting: usize,
     /// Whether every key of the policy could be read, in one word.
     pub(crate) policy: Option<String>,
-    /// Active images, then waiting ones by position, then the rest by name.
+    /// Active images, then waiting ones by position, then those that are held back, then the rest by name.
     pub(crate) images: Vec<Row>,
 }
 
@@ -43,7 +44,8 @@ pub(crate) struct Row {
     pub(crate) namespace: String,
     /// Its name.
     pub(crate) name: String,
-    /// Its place among all that wait, from 1; none for what does not wait for a slot.
+    /// Its place among those that start as soon as there is room, from 1; none for what does not wait for a slot, or
+    /// waits for something else first.
     pub(crate) position: Option<usize>,
     /// Where it stands.
     pub(crate) phase: Phase,
@@ -87,13 +89,14 @@ pub(crate) fn table(
     let waiting = waiting(status, images, now);
     let admission =
         admit(&waiting, &holding(status), &effective_policy(Some(status)).admission_limits());
+    let places = places(&admission);
     let mut rows: Vec<(Rank, Row)> =
-        images.iter().map(|image| row(image, status, &admission)).collect();
+        images.iter().map(|image| row(image, status, &places)).collect();
     rows.sort_by(|(a, _), (b, _)| a.cmp(b));
     Table {
         limit: status.limit,
         active: status.active.len(),
-        waiting: rows.iter().filter(|(_, row)| row.position.is_some()).count(),
+        waiting: rows.iter().filter(|(rank, _)| rank.is_waiting()).count(),
         policy: condition::find(&status.conditions, POLICY_VALID).map(|found| found.reason.clone()),
         images: rows.into_iter().map(|(_, row)| row).collect(),
     }
@@ -104,28 +107,36 @@ pub(crate) fn table(
 enum Rank {
     /// Holds a slot, by the ticket that won it.
     Active(Option<Ticket>, String),
-    /// Waits, by position.
+    /// Starts when there is room, by position.
     Waiting(usize),
+    /// Wants a slot and cannot start, in the order of tickets.
+    HeldBack(usize),
     /// Neither.
     Rest(String),
 }
 
-fn row(image: &VMDiskImage, status: &AdmissionQueueStatus, admission: &Admission) -> (Rank, Row) {
+impl Rank {
+    fn is_waiting(&self) -> bool {
+        matches!(self, Self::Waiting(_) | Self::HeldBack(_))
+    }
+}
+
+fn row(
+    image: &VMDiskImage,
+    status: &AdmissionQueueStatus,
+    places: &BTreeMap<&str, Standing>,
+) -> (Rank, Row) {
     let uid = image.uid().unwrap_or_default();
     let entry = status.active.iter().find(|entry| entry.uid == uid);
-    let place = if entry.is_some() { None } else { place(&uid, admission) };
+    let standing = places.get(uid.as_str()).filter(|_| entry.is_none());
     let told = image.status.clone().unwrap_or_default();
     let (bytes, total_bytes) = amounts(&told);
     let row = Row {
         namespace: image.namespace().unwrap_or_default(),
         name: image.name_any(),
-        position: place.as_ref().map(|(position, _)| *position),
+        position: standing.and_then(|standing| standing.position),
         phase: told.phase.unwrap_or(Phase::Queued),
-        reason: reason_of(
-            &told,
-            entry.is_some(),
-            place.as_ref().and_then(|(_, why)| why.as_deref()),
-        ),
+        reason: reason_of(&told, entry.is_some(), standing),
         attempt: told
             .open_attempt
             .map(|open| open.number)
@@ -137,9 +148,10 @@ fn row(image: &VMDiskImage, status: &AdmissionQueueStatus, admission: &Admission
         message: told.message.unwrap_or_default(),
     };
     let name = format!("{}/{}", row.namespace, row.name);
-    let rank = match (entry, row.position) {
+    let rank = match (entry, standing) {
         (Some(entry), _) => Rank::Active(entry.ticket.parse().ok(), name),
-        (None, Some(position)) => Rank::Waiting(position),
+        (None, Some(Standing { position: Some(position), .. })) => Rank::Waiting(*position),
+        (None, Some(standing)) => Rank::HeldBack(standing.order),
         (None, None) => Rank::Rest(name),
     };
     (rank, row)
@@ -155,25 +167,46 @@ fn amounts(told: &VMDiskImageStatus) -> (Option<u64>, Option<u64>) {
     (if has_all { total } else { progress.map(|progress| count(progress.bytes)) }, total)
 }
 
-/// Why it is not further. What the ledger says is newer than the image's own condition until that is written.
-fn reason_of(told: &VMDiskImageStatus, is_active: bool, waits: Option<&str>) -> String {
-    let ready = condition::find(&told.conditions, READY).map(|found| found.reason.as_str());
-    let is_told = told.phase == Some(Phase::Syncing);
-    match (is_active, waits) {
-        (true, _) if !is_told => Reason::Admitted.to_string(),
-        (_, Some(why)) => why.to_owned(),
-        (_, None) => ready.unwrap_or(Reason::Queued.as_str()).to_owned(),
+/// Why it is not further: what its own condition says, as `kubectl get` shows it. The ledger is newer than that only when
+/// it has just admitted the image, and speaks for one of which nobody has said anything yet.
+fn reason_of(told: &VMDiskImageStatus, is_active: bool, standing: Option<&Standing>) -> String {
+    if is_active && told.phase != Some(Phase::Syncing) {
+        return Reason::Admitted.to_string();
     }
+    let ready = condition::find(&told.conditions, READY).map(|found| found.reason.clone());
+    let computed = || standing.and_then(|standing| standing.why.clone());
+    ready.or_else(computed).unwrap_or_else(|| Reason::Queued.to_string())
 }
 
-/// The position of `uid`, and why it waits unless it is about to start. Who could start now comes first, even behind
-/// others by ticket: who cannot start holds nobody up.
-fn place(uid: &str, admission: &Admission) -> Option<(usize, Option<String>)> {
-    if let Some(index) = admission.admitted.iter().position(|id| id == uid) {
-        return Some((index + 1, None));
+/// Where something that wants a slot stands.
+struct Standing {
+    /// Its place in the order of tickets.
+    order: usize,
+    /// Its place among those that start when there is room.
+    position: Option<usize>,
+    /// Why it waits, unless it is about to start.
+    why: Option<String>,
+}
+
+/// By UID. Who could start now comes first, even behind others by ticket: who cannot start holds nobody up, so that a
+/// position of its own would be one that nobody waits for.
+fn places(admission: &Admission) -> BTreeMap<&str, Standing> {
+    let starts = admission.admitted.iter().map(|id| (id.as_str(), None));
+    let waits = admission.waiting.iter().map(|place| (place.id.as_str(), Some(&place.reason)));
+    let mut positions = 1..;
+    let standing = |(order, (id, why)): (usize, (_, Option<&WaitReason>))| {
+        let position = if why.is_some_and(is_held_back) { None } else { positions.next() };
+        (id, Standing { order, position, why: why.map(reason) })
+    };
+    starts.chain(waits).enumerate().map(standing).collect()
+}
+
+/// Whether more room would not help.
+fn is_held_back(reason: &WaitReason) -> bool {
+    match reason {
+        WaitReason::Backoff | WaitReason::Blocked { .. } => true,
+        WaitReason::SlotsBusy | WaitReason::HostBusy | WaitReason::Paused => false,
     }
-    let found = admission.waiting.iter().find(|position| position.id == uid)?;
-    Some((admission.admitted.len() + found.position, Some(reason(&found.reason))))
 }
 
 fn reason(reason: &WaitReason) -> String {

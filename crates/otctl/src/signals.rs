@@ -22,17 +22,29 @@ impl Interruption {
         })
     }
 
-    /// Waits for the first of them.
-    pub(crate) async fn arrives(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-            _ = self.hang_up.recv() => {}
-        }
+    /// Waits for the first of them, and gives what a shell expects of a program that it ended.
+    pub(crate) async fn arrives(&mut self) -> ExitCode {
+        let kind = tokio::select! {
+            _ = self.interrupt.recv() => SignalKind::interrupt(),
+            _ = self.terminate.recv() => SignalKind::terminate(),
+            _ = self.hang_up.recv() => SignalKind::hangup(),
+        };
+        exit_code(kind)
     }
+}
 
-    /// What a shell expects of a program that was interrupted.
-    pub(crate) fn exit_code() -> ExitCode {
-        ExitCode::from(130)
+fn exit_code(kind: SignalKind) -> ExitCode {
+    let number = u8::try_from(kind.as_raw_value()).expect("the numbers of signals are small");
+    ExitCode::from(128 + number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signals_number_is_in_the_exit_code() {
+        assert_eq!(exit_code(SignalKind::interrupt()), ExitCode::from(130));
+        assert_eq!(exit_code(SignalKind::terminate()), ExitCode::from(143));
     }
 }

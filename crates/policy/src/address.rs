@@ -60,12 +60,15 @@ impl fmt::Display for AddressClass {
     }
 }
 
-/// Clouds' metadata services that are not link-local; what they hold is the node's credentials.
-const METADATA: [IpAddr; 5] = [
+/// Clouds' metadata services that are not link-local; what they hold is the node's credentials, or
+/// those of a pod.
+const METADATA: [IpAddr; 7] = [
     IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
     IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
     IpAddr::V4(Ipv4Addr::new(192, 0, 0, 192)),
     IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42)),
     IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
 ];
 
@@ -85,15 +88,17 @@ pub(crate) fn classify(address: IpAddr, api_servers: &[IpAddr]) -> AddressClass 
 }
 
 /// The IPv4 address that packets to `address` arrive at, where there is one: mapped
-/// (`::ffff:0:0/96`), compatible (`::/96`), NAT64 (`64:ff9b::/96`) and 6to4 (`2002::/16`).
+/// (`::ffff:0:0/96`), translated (`::ffff:0:0:0/96`), compatible (`::/96`), NAT64 (`64:ff9b::/96`)
+/// and 6to4 (`2002::/16`).
 fn unwrap_v4(address: IpAddr) -> IpAddr {
     let IpAddr::V6(v6) = address else { return address };
     let embedded = match v6.segments() {
         [0, 0, 0, 0, 0, 0xffff, high, low]
+        | [0, 0, 0, 0, 0xffff, 0, high, low]
         | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
         | [0x2002, high, low, ..] => (high, low),
         // `::` and `::1` are themselves.
-        [0, 0, 0, 0, 0, 0, high, low] if high != 0 => (high, low),
+        [0, 0, 0, 0, 0, 0, high, low] if (high, low) > (0, 1) => (high, low),
         _ => return address,
     };
     IpAddr::V4(Ipv4Addr::from_bits(u32::from(embedded.0) << 16 | u32::from(embedded.1)))
@@ -120,12 +125,26 @@ fn classify_v6(address: Ipv6Addr) -> AddressClass {
         [0, 0, 0, 0, 0, 0, 0, 1] => AddressClass::Loopback,
         [0xfe80..=0xfebf, ..] => AddressClass::LinkLocal,
         [0xff00..=0xffff, ..] => AddressClass::Multicast,
-        // Unique-local, site-local, and NAT64 of the local network.
-        [0xfc00..=0xfdff, ..] | [0xfec0..=0xfeff, ..] | [0x64, 0xff9b, 1, ..] => {
-            AddressClass::Private
-        }
+        // Unique-local and site-local.
+        [0xfc00..=0xfdff, ..] | [0xfec0..=0xfeff, ..] => AddressClass::Private,
+        [0x64, 0xff9b, 1, ..] => classify_local_nat64(address),
         _ => AddressClass::Public,
     }
+}
+
+/// NAT64 of the local network (RFC 8215): the most dangerous place that it may lead to, else
+/// private. How long the network's own prefix is, and so where the IPv4 address is in it (RFC
+/// 6052), only the network knows.
+fn classify_local_nat64(address: Ipv6Addr) -> AddressClass {
+    let bytes = address.octets();
+    // Behind 48, 56 and 64 bits, without the eight bits in the middle, which are zero; behind 96.
+    let places = [[6, 7, 9, 10], [7, 9, 10, 11], [9, 10, 11, 12], [12, 13, 14, 15]];
+    let mut classes = places.into_iter().map(|place| {
+        let v4 = Ipv4Addr::from_octets(place.map(|at: usize| bytes[at]));
+        // Padding around an address that is somewhere else reads as this.
+        if v4.octets()[0] == 0 { AddressClass::Private } else { classify(v4.into(), &[]) }
+    });
+    classes.find(|class| class.is_dangerous()).unwrap_or(AddressClass::Private)
 }
 
 #[cfg(test)]
@@ -192,7 +211,7 @@ mod tests {
         check(Unspecified, &["::"]);
         check(LinkLocal, &["fe80::1", "febf::1"]);
         check(Multicast, &["ff02::1", "ffff::1"]);
-        check(Metadata, &["fd00:ec2::254", "fd20:ce::254"]);
+        check(Metadata, &["fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254", "fd00:42::42"]);
         check(Private, &["fc00::1", "fdff::1", "fec0::1", "64:ff9b:1::1"]);
         check(Public, &["2606:4700::1111", "fbff::1", "2001:db8::1"]);
     }
@@ -205,6 +224,17 @@ mod tests {
         check(Unspecified, &["::ffff:0.0.0.0", "64:ff9b::"]);
         check(Private, &["::ffff:10.0.0.1", "2002:a00:1::1"]);
         check(Public, &["::ffff:1.1.1.1", "64:ff9b::101:101"]);
+        check(LinkLocal, &["::ffff:0:169.254.169.254"]);
+        check(Unspecified, &["::2", "::0.0.255.255"]);
+    }
+
+    #[test]
+    fn nat64_of_the_local_network_may_lead_to_an_address_in_several_places() {
+        let metadata = ["64:ff9b:1:a9fe:a9:fe00::", "64:ff9b:1:a9:fe:a9fe::"];
+        check(LinkLocal, &metadata);
+        check(LinkLocal, &["64:ff9b:1:0:a9:fea9:fe00:0", "64:ff9b:1::a9fe:a9fe"]);
+        check(Metadata, &["64:ff9b:1::6464:64c8"]);
+        check(Private, &["64:ff9b:1::a00:1", "64:ff9b:1::101:101"]);
     }
 
     #[test]

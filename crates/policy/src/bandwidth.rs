@@ -4,6 +4,9 @@
 //! may use what it was told last. So a share is given out again only when its holder has heard of
 //! less, or its time has lapsed: the shares in use never add up to more than the limit.
 
+pub mod gate;
+pub mod lender;
+
 /// A running import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Running {

@@ -28,7 +28,7 @@ pub struct Problem {
     pub found: String,
     /// What is accepted instead: values for a known key, keys for an unknown one.
     pub accepted: String,
-    /// The value that stays in force; `None` when the key is unset or unknown.
+    /// The value that is kept; `None` when the key is unset or unknown.
     pub kept: Option<String>,
     /// How much it matters.
     pub severity: Severity,
@@ -43,9 +43,12 @@ impl fmt::Display for Problem {
                 write!(f, "{key}: no such key, {found:?} has no effect; accepted is {accepted}")
             }
             (Severity::Error, Some(kept)) => {
+                let kept = excerpt(kept);
+                // Nothing is in force of a key that nothing acts on.
+                let keeps = if keys::is_acted_on(&self.key) { "stays in force" } else { "is kept" };
                 write!(
                     f,
-                    "{key}: {found:?} cannot be used, {kept:?} stays in force; accepted is {accepted}"
+                    "{key}: {found:?} cannot be used, {kept:?} {keeps}; accepted is {accepted}"
                 )
             }
             (Severity::Error, None) => {

@@ -84,6 +84,10 @@ pub(crate) static KEYS: [Key; 20] = [
     },
 ];
 
+/// Keys that are read and checked, and that this version does not act on.
+pub const NOT_ACTED_ON: [&str; 4] =
+    ["workspaceConcurrency", "provisioningTimeout", "pruneUnusedAfter", "importEngine"];
+
 /// What a person needs to know to set a key; for generated reference pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyReference {
@@ -93,6 +97,8 @@ pub struct KeyReference {
     pub default: Option<String>,
     /// Which values are accepted.
     pub accepted: String,
+    /// Whether this version acts on it.
+    pub is_acted_on: bool,
 }
 
 /// Every key of the policy.
@@ -101,7 +107,13 @@ pub fn keys() -> impl Iterator<Item = KeyReference> {
         name: key.name,
         default: key.text(&mut Policy::default()),
         accepted: key.accepted(),
+        is_acted_on: is_acted_on(key.name),
     })
+}
+
+/// Whether this version acts on the key of this name.
+pub(crate) fn is_acted_on(name: &str) -> bool {
+    !NOT_ACTED_ON.contains(&name)
 }
 
 /// The key of this name.
@@ -182,8 +194,8 @@ impl Key {
                 quantity::format(*least)
             ),
             Hosts(_) => {
-                "* for any host, or [http://|https://]host[:port] entries separated by commas, \
-                         where a * in a host stands for any characters"
+                "* alone for any host, scheme and port, or [http://|https://]host[:port] entries separated by commas: \
+                 without a scheme https, without a port the scheme's, never a path; a * in a host stands for any characters"
                     .to_owned()
             }
             Engine(_) => "pod or cdi".to_owned(),

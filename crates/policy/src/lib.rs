@@ -34,7 +34,7 @@ use std::time::Duration;
 
 pub use address::AddressClass;
 pub use document::{Problem, Severity, document};
-pub use keys::{KeyReference, keys};
+pub use keys::{KeyReference, NOT_ACTED_ON, keys};
 pub use limits::{BackoffRange, RetryLimits};
 pub use retry::{FailureClass, Retry};
 pub use source_hosts::SourceHosts;
@@ -75,7 +75,7 @@ pub struct Policy {
     pub max_image_size: Option<u64>,
     /// Where imports may connect to.
     pub allowed_source_hosts: SourceHosts,
-    /// What runs an import.
+    /// What runs an import; in this version always `pod`.
     pub import_engine: ImportEngine,
     /// Remove prunable images that nothing has used for this long; `None` is never.
     pub prune_unused_after: Option<Duration>,

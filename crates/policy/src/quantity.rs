@@ -41,9 +41,10 @@ pub enum QuantityError {
         /// What was found.
         found: String,
     },
-    /// The number has more digits after the point than are counted.
+    /// The number has more digits than are counted.
     #[error(
-        "{found:?} is too precise; accepted are up to {MAX_FRACTION_DIGITS} digits after the point"
+        "{found:?} has too many digits; accepted are up to {MAX_WHOLE_DIGITS} before the point and \
+         {MAX_FRACTION_DIGITS} after it"
     )]
     KeepDigits {
         /// What was found.
@@ -79,7 +80,9 @@ pub fn parse(text: &str) -> Result<u64, QuantityError> {
     let scale = scale(suffix).ok_or_else(unread)?;
     let whole = whole.trim_start_matches('0');
     let fraction = fraction.trim_end_matches('0');
-    if fraction.len() > MAX_FRACTION_DIGITS {
+    // What is scaled down may have many digits and be no large size.
+    let is_scaled_down = matches!(scale, Scale::Decimal(power) if power < 0);
+    if fraction.len() > MAX_FRACTION_DIGITS || is_scaled_down && whole.len() > MAX_WHOLE_DIGITS {
         return Err(QuantityError::KeepDigits { found: text.to_owned() });
     }
     bytes(whole, fraction, scale).ok_or_else(|| QuantityError::FitBytes { found: text.to_owned() })

@@ -2,10 +2,13 @@
 //!
 //! | policy | public | private | loopback, link-local, metadata, multicast, unspecified, API server |
 //! |---|---|---|---|
-//! | `*` alone | yes | yes | no |
+//! | `*` alone: any host, scheme and port | yes | yes | no |
 //! | host listed by its full name | yes | yes | yes |
 //! | host matched by a `*` in an entry | yes | no | no |
 //! | host in no entry | no | no | no |
+//!
+//! Beside other entries `*` is an entry like them: without a scheme https, without a port the scheme's. What is shown
+//! always has its scheme, so `*` is shown for the first meaning only and `https://*` for the second.
 //!
 //! A name may resolve to another address at any moment, so the importer asks at connect time with
 //! the address it connects to, and again on every redirect. Resolving is not done here.
@@ -15,6 +18,10 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
 use crate::address::{AddressClass, classify};
+
+/// The longest list, in bytes as it is displayed: the policy in effect is kept in a status, which
+/// takes no longer text.
+const LONGEST_LIST: usize = 4096;
 
 /// What an import is about to connect to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,22 +38,22 @@ pub struct Target<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The host is in no entry.
-    #[error("{scheme}://{host}:{port} is not in allowedSourceHosts")]
+    #[error(
+        "no entry of allowedSourceHosts has {entry}, which would permit it; an entry without a scheme means https"
+    )]
     MatchHost {
-        /// The scheme asked for.
-        scheme: String,
-        /// The host asked for.
-        host: String,
-        /// The port asked for.
-        port: u16,
+        /// The entry that would permit it.
+        entry: String,
     },
     /// The host may be reached, but not at this address.
     #[error(
-        "{host} is at {address}, {class}, which is allowed only for a host that allowedSourceHosts lists by its full name"
+        "{host} is at {address}, {class}, which no entry with a * permits: only {entry}, the full name, in allowedSourceHosts does"
     )]
     ReachAddress {
         /// The host asked for.
         host: String,
+        /// The entry that would permit it.
+        entry: String,
         /// What it resolved to.
         address: IpAddr,
         /// What kind of place that is.
@@ -110,7 +117,12 @@ impl SourceHosts {
             Listing::ByGlob => class == AddressClass::Public,
             Listing::Any => !class.is_dangerous(),
         };
-        let refusal = || Refusal::ReachAddress { host: target.host.to_owned(), address, class };
+        let refusal = || Refusal::ReachAddress {
+            host: target.host.to_owned(),
+            entry: target.entry(),
+            address,
+            class,
+        };
         is_permitted.then_some(()).ok_or_else(refusal)
     }
 
@@ -122,13 +134,21 @@ impl SourceHosts {
         let matching = |entry: &&Entry| entry.matches(target, &host);
         let listings = self.entries.iter().filter(matching).map(Entry::listing);
         // An entry with the full name opens more than a glob that matches too, wherever it stands.
-        listings.min_by_key(|listing| *listing != Listing::ByName).ok_or_else(|| {
-            Refusal::MatchHost {
-                scheme: target.scheme.to_owned(),
-                host: target.host.to_owned(),
-                port: target.port,
-            }
-        })
+        listings
+            .min_by_key(|listing| *listing != Listing::ByName)
+            .ok_or_else(|| Refusal::MatchHost { entry: target.entry() })
+    }
+}
+
+impl Target<'_> {
+    /// The entry that lists it by its full name, as a person writes it.
+    fn entry(&self) -> String {
+        let (scheme, host) = (self.scheme.to_ascii_lowercase(), plain_host(self.host));
+        let host = if host.contains(':') { format!("[{host}]") } else { host };
+        let usual = read_scheme(&scheme).map(Scheme::port);
+        let port = Some(self.port).filter(|port| usual != Some(*port));
+        let port = port.map(|port| format!(":{port}")).unwrap_or_default();
+        format!("{scheme}://{host}{port}")
     }
 }
 
@@ -194,6 +214,11 @@ fn glob_matches(glob: &[u8], text: &[u8]) -> bool {
 /// Why a text is no list of source hosts.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SourceHostsError {
+    /// The list is longer than what can be kept of a policy.
+    #[error(
+        "the list is longer than {LONGEST_LIST} characters; a * in an entry stands for many hosts"
+    )]
+    FitList,
     /// An entry is empty.
     #[error("an entry is empty")]
     FillEntry,
@@ -208,6 +233,12 @@ pub enum SourceHostsError {
         "{entry:?} has no valid host; it is made of letters, digits, '-', '_', '.' and '*', or is an IPv6 address in brackets"
     )]
     ReadHost {
+        /// The entry as written.
+        entry: String,
+    },
+    /// It goes on behind the host and the port.
+    #[error("{entry:?} has a path; an entry ends with its host or its port")]
+    EndWithHost {
         /// The entry as written.
         entry: String,
     },
@@ -228,7 +259,11 @@ impl FromStr for SourceHosts {
         }
         let entries =
             text.split(',').map(|entry| entry.trim().parse()).collect::<Result<_, _>>()?;
-        Ok(Self { entries })
+        let hosts = Self { entries };
+        match hosts.to_string().len() {
+            0..=LONGEST_LIST => Ok(hosts),
+            _ => Err(SourceHostsError::FitList),
+        }
     }
 }
 
@@ -248,6 +283,9 @@ impl FromStr for Entry {
                 rest,
             ),
         };
+        if rest.contains(['/', '?', '#']) {
+            return Err(SourceHostsError::EndWithHost { entry: entry() });
+        }
         let (host, port) = split_port(rest);
         let host = read_host(host).ok_or_else(|| SourceHostsError::ReadHost { entry: entry() })?;
         let port = port.map_or(Some(scheme.port()), read_port);
@@ -296,18 +334,14 @@ impl fmt::Display for SourceHosts {
         if self.entries.is_empty() {
             return f.write_str("*");
         }
-        let is_any_https = self.entries.len() == 1 && self.entries[0].to_string() == "*";
         let entries: Vec<String> = self.entries.iter().map(Entry::to_string).collect();
-        // Alone and without its scheme it would read back as any host.
-        if is_any_https { f.write_str("https://*") } else { f.write_str(&entries.join(",")) }
+        f.write_str(&entries.join(","))
     }
 }
 
 impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.scheme == Scheme::Http {
-            f.write_str("http://")?;
-        }
+        write!(f, "{}://", self.scheme.as_str())?;
         let is_address = self.host.contains(':');
         if is_address {
             write!(f, "[{}]", self.host)?

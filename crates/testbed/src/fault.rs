@@ -1,172 +1,203 @@
-//! Faults as data: which request of a controller, and what happens to it.
+//! Faults as data: *when* (a request of a controller, or an event of a watch) and *what*. One notation and one file
+//! format for both places where they happen: the line to the world in memory ([`wire`](crate::wire)) and the [`proxy`]
+//! in front of a real API server. Each says which faults it cannot express.
+//!
+//! [`proxy`]: crate::proxy
+//!
+//! ```yaml
+//! - when: create Job labs/*        # verb, subresource if any, kind, namespace/name
+//!   nth: 2                         # the second of those, else the first
+//!   times: 3                       # that one and the two after it; `always`: all after it
+//!   point: commit                  # the server has done it, the sender has no answer yet
+//!   do: kill
+//! - when: patch status VMDiskImage labs/a
+//!   do: {answer: {status: 429, retryAfter: 1000000000}}
+//! - when: event modified Pod       # an event of a watch instead of a request
+//!   times: always
+//!   do: {delay: 5s}
+//! ```
+//!
+//! A request and an event are each one line ([`Call`]), and the proxy's log holds the same lines: what a clean run did
+//! can be pointed at, one after the other.
+
+mod call;
+mod count;
+mod effect;
+mod file;
+mod pattern;
+mod what;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use call::key;
+pub use call::{Call, Verb};
+pub use count::Faults;
+pub use effect::{Effect, Inexpressible};
+pub use file::{FileError, files, parse};
+pub use pattern::{Pattern, PatternError};
+pub use what::{Answer, What};
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use otctl_kit::cluster::{ApiError, Request, Target};
+use serde::Deserialize;
 
-/// What happens to a request, instead of being carried out and answered.
-#[derive(Clone, Debug)]
-pub enum Effect {
-    /// Its sender dies before it leaves.
-    DieBefore,
-    /// It is carried out; its sender dies before it reads the answer.
-    DieAfter,
-    /// Its sender dies, and it is carried out some time later, when another may have taken over.
-    DieInFlight,
-    /// It is not carried out, and this is the answer.
-    Answer(ApiError),
-    /// It is carried out, and the answer is lost: [`ApiError::Unknown`].
-    LoseAnswer,
+/// A fault: when and what.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fault {
+    when: When,
+    what: What,
 }
 
-/// A fault: *when* (the n-th request whose line begins with a pattern) and *what*.
-#[derive(Clone, Debug)]
-pub struct Fault {
+/// Which requests or events are meant. Made by [`at`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct When {
     pattern: Pattern,
     nth: usize,
-    times: usize,
-    effect: Effect,
-    seen: usize,
+    times: Times,
+    point: Point,
 }
 
-#[derive(Clone, Debug)]
-enum Pattern {
-    Write,
-    Line(String),
+/// How often a fault strikes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Times {
+    Number(usize),
+    Always,
 }
 
-impl Fault {
-    /// At the `nth` write, from 1, of any kind.
-    #[must_use]
-    pub fn at_write(nth: usize, effect: Effect) -> Self {
-        Self { pattern: Pattern::Write, nth, times: 1, effect, seen: 0 }
-    }
+/// How far a request has come when a fault strikes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Point {
+    /// It has not left: the server never sees it. Of an event: it has not arrived.
+    #[default]
+    Before,
+    /// It has left and arrives later, whatever becomes of its sender.
+    UnderWay,
+    /// The server has carried it out; its sender has no answer.
+    Commit,
+    /// Its sender has the answer, and has sent nothing since.
+    Reply,
+}
 
-    /// At the first request whose [`line()`] begins with `pattern`: `create Job lab/a`, `patch status VMDiskImage`.
-    #[must_use]
-    pub fn at(pattern: &str, effect: Effect) -> Self {
-        Self { pattern: Pattern::Line(pattern.to_owned()), nth: 1, times: 1, effect, seen: 0 }
-    }
+/// A fault does not fit what it is meant for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{what}' does not happen to '{pattern}'")]
+pub struct Misfit {
+    what: String,
+    pattern: String,
+}
 
-    /// At the `nth` such request, from 1.
+/// The first request or event whose line is like `pattern`: `create Job labs/a`, `patch status VMDiskImage`, `write`,
+/// `event deleted Pod labs/*`.
+///
+/// # Panics
+/// When it is no pattern; files are read by [`parse`], which says what is wrong.
+#[must_use]
+pub fn at(pattern: &str) -> When {
+    let pattern = pattern.parse().unwrap_or_else(|error| panic!("{error}"));
+    When { pattern, nth: 1, times: Times::Number(1), point: Point::default() }
+}
+
+impl When {
+    /// The `nth` of those, from 1.
     #[must_use]
     pub fn nth(mut self, nth: usize) -> Self {
         self.nth = nth;
         self
     }
 
-    /// At that one and the following ones, `times` in all.
+    /// That one and those that follow, `times` in all.
     #[must_use]
     pub fn times(mut self, times: usize) -> Self {
-        self.times = times;
+        self.times = Times::Number(times);
         self
     }
 
-    /// Counts `request`; says what happens to it, if this fault is meant for it.
-    fn strike(&mut self, request: &Request) -> Option<Effect> {
-        let is_meant = match &self.pattern {
-            Pattern::Write => request.is_write(),
-            Pattern::Line(pattern) => line(request).starts_with(pattern.as_str()),
-        };
-        if !is_meant {
-            return None;
+    /// That one and all that follow.
+    #[must_use]
+    pub fn always(mut self) -> Self {
+        self.times = Times::Always;
+        self
+    }
+
+    /// At this point instead of before it leaves.
+    #[must_use]
+    pub fn point(mut self, point: Point) -> Self {
+        self.point = point;
+        self
+    }
+
+    /// What happens then.
+    ///
+    /// # Panics
+    /// When that cannot happen to what is meant.
+    #[must_use]
+    pub fn then(self, what: What) -> Fault {
+        Fault::new(self, what).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// How often it strikes at least before it was met.
+    fn strikes(&self) -> usize {
+        match self.times {
+            Times::Number(times) => times,
+            Times::Always => 1,
         }
-        self.seen += 1;
-        (self.nth..self.nth + self.times).contains(&self.seen).then(|| self.effect.clone())
+    }
+
+    /// Whether the `seen`th of those that are like the pattern is meant.
+    fn is_struck(&self, seen: usize) -> bool {
+        match self.times {
+            Times::Number(times) => (self.nth..self.nth + times).contains(&seen),
+            Times::Always => seen >= self.nth,
+        }
+    }
+}
+
+impl Fault {
+    /// A fault.
+    ///
+    /// # Errors
+    /// When it cannot happen to what is meant: an event is not lost after its commit, a request is not replayed.
+    pub fn new(when: When, what: What) -> Result<Self, Misfit> {
+        let is_event = when.pattern.is_event();
+        let happens = if is_event { what.happens_to_events() } else { what.happens_to_requests() };
+        let fits = happens
+            && match when.point {
+                Point::Before => true,
+                Point::UnderWay => !is_event && what == What::Kill,
+                Point::Commit => !is_event,
+                Point::Reply => what.is_signal(),
+            };
+        if fits {
+            return Ok(Self { when, what });
+        }
+        let what = format!("{what} ({:?})", when.point);
+        Err(Misfit { what, pattern: when.pattern.to_string() })
+    }
+
+    /// What happens.
+    #[must_use]
+    pub fn what(&self) -> &What {
+        &self.what
+    }
+
+    /// When, in the life of a request.
+    #[must_use]
+    pub fn point(&self) -> Point {
+        self.when.point
     }
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pattern = match &self.pattern {
-            Pattern::Write => "write",
-            Pattern::Line(pattern) => pattern.as_str(),
-        };
-        write!(f, "{:?} at \"{pattern}\" {} (seen {})", self.effect, self.nth, self.seen)
-    }
-}
-
-/// A request in one line: verb, kind, object.
-#[must_use]
-pub fn line(request: &Request) -> String {
-    match request {
-        Request::Get(target) => format!("get {target}"),
-        Request::List { resource, namespace, .. } => {
-            format!("list {} {}", resource.kind, namespace.as_deref().unwrap_or_default())
+        let When { pattern, nth, times, point } = &self.when;
+        write!(f, "{} at '{pattern}' number {nth}", self.what)?;
+        match times {
+            Times::Number(1) => {}
+            Times::Number(times) => write!(f, ", {times} times")?,
+            Times::Always => f.write_str(" and after")?,
         }
-        Request::Create(object) => format!("create {}", Target::of(object)),
-        Request::Apply(object) => format!("apply {}", Target::of(object)),
-        Request::Replace(object) => format!("replace {}", Target::of(object)),
-        Request::ReplaceStatus(object) => format!("replace status {}", Target::of(object)),
-        Request::PatchStatus { target, .. } => format!("patch status {target}"),
-        Request::Delete { target, .. } => format!("delete {target}"),
-    }
-}
-
-/// The faults of one simulation, and what they left behind. Clones are the same faults.
-#[derive(Clone, Default)]
-pub struct Faults {
-    inner: Arc<Mutex<Inner>>,
-}
-
-#[derive(Default)]
-struct Inner {
-    faults: Vec<Fault>,
-    writes: usize,
-    in_flight: Vec<(String, Request)>,
-}
-
-impl Faults {
-    /// One more.
-    pub fn add(&self, fault: Fault) {
-        self.lock().faults.push(fault);
-    }
-
-    /// How many writes were sent by all controllers, struck ones included.
-    #[must_use]
-    pub fn writes(&self) -> usize {
-        self.lock().writes
-    }
-
-    /// The faults that were never met: a test that relies on one should find none.
-    #[must_use]
-    pub fn unmet(&self) -> Vec<String> {
-        let inner = self.lock();
-        inner
-            .faults
-            .iter()
-            .filter(|fault| fault.seen < fault.nth)
-            .map(ToString::to_string)
-            .collect()
-    }
-
-    pub(crate) fn strike(&self, request: &Request) -> Option<Effect> {
-        let mut inner = self.lock();
-        if request.is_write() {
-            inner.writes += 1;
-        }
-        let struck: Vec<Effect> =
-            inner.faults.iter_mut().filter_map(|fault| fault.strike(request)).collect();
-        struck.into_iter().next()
-    }
-
-    pub(crate) fn leave_in_flight(&self, by: &str, request: Request) {
-        self.lock().in_flight.push((by.to_owned(), request));
-    }
-
-    /// How many requests of dead senders are still under way.
-    pub(crate) fn in_flight(&self) -> usize {
-        self.lock().in_flight.len()
-    }
-
-    /// The oldest of them.
-    pub(crate) fn land(&self) -> Option<(String, Request)> {
-        let mut inner = self.lock();
-        (!inner.in_flight.is_empty()).then(|| inner.in_flight.remove(0))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        write!(f, " ({point:?})")
     }
 }

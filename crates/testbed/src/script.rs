@@ -65,6 +65,7 @@ pub fn source() -> SourceFacts {
         etag: Some("\"v1\"".to_owned()),
         accepts_ranges: true,
         format: ImageFormat::Qcow2,
+        compression: None,
         virtual_size: Some(1 << 30),
     }
 }

@@ -25,9 +25,10 @@ pub use crash::{CrashPoints, every_crash_point};
 pub use process::{Instance, Loop, Told, Wakes};
 
 use crate::clock::VirtualClock;
-use crate::fault::{Fault, Faults};
+use crate::fault::{Call, Fault, Faults};
 use crate::mask::{self, EndState};
 use crate::story::Story;
+use crate::wire::Network;
 use crate::world::{Act, World};
 use process::{Landing, Process, Turn};
 
@@ -65,10 +66,9 @@ type Invariant = Box<dyn Fn(&World) -> Vec<String>>;
 pub struct Sim {
     /// The cluster.
     pub world: World,
-    /// What strikes requests of controllers.
-    pub faults: Faults,
     /// What happened.
     pub story: Story,
+    network: Network,
     processes: Vec<Process>,
     order: Order,
     random: StdRng,
@@ -100,8 +100,8 @@ impl Sim {
         };
         Self {
             world: World::new(&VirtualClock::default()),
-            faults: Faults::default(),
             story: Story::default(),
+            network: Network::default(),
             processes: Vec::new(),
             order,
             random: StdRng::seed_from_u64(seed),
@@ -137,10 +137,19 @@ impl Sim {
     }
 
     /// Adds a fault.
+    ///
+    /// # Panics
+    /// When the world cannot express it.
     #[must_use]
     pub fn with_fault(self, fault: Fault) -> Self {
-        self.faults.add(fault);
+        self.network.add(fault).unwrap_or_else(|error| panic!("{error}"));
         self
+    }
+
+    /// What strikes requests of controllers.
+    #[must_use]
+    pub fn faults(&self) -> &Faults {
+        self.network.faults()
     }
 
     /// `find` lists what is wrong with the world; anything it finds after any turn ends the test.
@@ -287,14 +296,14 @@ impl Sim {
             }
         }
         steps.extend(self.world.acts().into_iter().map(Step::Act));
-        steps.extend((self.faults.in_flight() > 0).then_some(Step::Land));
+        steps.extend(self.network.is_busy().then_some(Step::Land));
         steps
     }
 
     fn take(&mut self, step: Step) {
         match step {
             Step::Start(at) => {
-                self.processes[at].start(&self.world, &self.faults, self.reads_own_writes);
+                self.processes[at].start(&self.world, &self.network, self.reads_own_writes);
                 let name = self.processes[at].name().to_owned();
                 self.tell(&name, "", "starts");
             }
@@ -305,8 +314,8 @@ impl Sim {
             }
             Step::Land => {
                 let (by, request) =
-                    self.faults.land().expect("a request is under way when it can land");
-                let line = crate::fault::line(&request);
+                    self.network.land().expect("a request is under way when it can land");
+                let line = Call::from(&request);
                 let outcome = match self.world.request(&by, request) {
                     Ok(_) => "carried out".to_owned(),
                     Err(error) => error.to_string(),

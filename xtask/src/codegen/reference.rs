@@ -41,10 +41,11 @@ fn policy() -> anyhow::Result<String> {
         let meaning = meanings
             .get(key.name)
             .with_context(|| format!("no field of Policy is named like {}", key.name))?;
+        let mark = if key.is_acted_on { "" } else { "*Not acted on by this version.* " };
         let default = key.default.map_or("none".to_owned(), |default| format!("`{default}`"));
         let _ = writeln!(
             text,
-            "| `{}` | {default} | {} | {} |",
+            "| `{}` | {default} | {} | {mark}{} |",
             key.name,
             cell(&key.accepted),
             cell(meaning)
@@ -73,8 +74,9 @@ fn conditions() -> anyhow::Result<String> {
     text += "\n## Reasons\n\n";
     text += &table("reason", &reasons);
     text += "\n## How an attempt fails\n\n";
-    text +=
-        &failures(&Source::read("crates/otctl-types/src/import.rs")?.variants("ImportReason")?)?;
+    text += &failures(
+        &Source::read("crates/otctl-types/src/import/reason.rs")?.variants("ImportReason")?,
+    )?;
     Ok(text)
 }
 
@@ -129,6 +131,15 @@ mod tests {
     fn a_field_is_named_like_its_key() {
         assert_eq!(camel_case("retry_backoff_max"), "retryBackoffMax");
         assert_eq!(camel_case("concurrency"), "concurrency");
+    }
+
+    #[test]
+    fn keys_that_nothing_acts_on_are_marked() {
+        for line in policy().unwrap().lines().filter(|line| line.starts_with("| `")) {
+            let is_listed =
+                policy::NOT_ACTED_ON.iter().any(|key| line.contains(&format!("`{key}`")));
+            assert_eq!(line.contains("Not acted on by this version"), is_listed, "{line}");
+        }
     }
 
     #[test]

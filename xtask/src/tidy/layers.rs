@@ -17,7 +17,7 @@ const LAYERS: [(&str, &[&str]); 8] = [
     ("-controller", &["otctl-kit", "otctl-types", "policy"]),
 ];
 /// Those that put everything together.
-const TOPS: [&str; 2] = ["otctl", "xtask"];
+const TOPS: [&str; 4] = ["bench", "fuzz", "otctl", "xtask"];
 /// What a pure crate must not use: it could then read or wait.
 const IMPURE: [(&str, &[&str]); 2] = [
     ("policy", &["kube", "k8s-openapi", "tokio", "reqwest", "futures"]),

@@ -30,11 +30,12 @@ pub struct Header {
 }
 
 impl Header {
-    /// Judges the header at the start of `bytes`, the beginning of a file of `file_size` bytes.
+    /// Judges the header at the start of `bytes`, the beginning of a file of `file_size` bytes; that
+    /// is not known while the file is still packed.
     ///
     /// # Errors
     /// `BadFormat` or `UnsupportedFormat`, with what to do about it.
-    pub fn parse(bytes: &[u8], file_size: u64) -> Result<Self, Failure> {
+    pub fn parse(bytes: &[u8], file_size: Option<u64>) -> Result<Self, Failure> {
         let fields = Fields::of(bytes)?;
         fields.check_features()?;
         fields.check_sources()?;
@@ -90,8 +91,15 @@ impl Header {
     }
 
     /// A table is where it says: aligned, behind the header, inside the file.
-    fn check_range(&self, what: &str, start: u64, bytes: u64, file: u64) -> Result<(), Failure> {
-        let inside = start.checked_add(bytes).is_some_and(|end| end <= file);
+    fn check_range(
+        &self,
+        what: &str,
+        start: u64,
+        bytes: u64,
+        file: Option<u64>,
+    ) -> Result<(), Failure> {
+        let end = start.checked_add(bytes);
+        let inside = end.is_some_and(|end| file.is_none_or(|file| end <= file));
         if bytes == 0 || start == 0 || !start.is_multiple_of(self.cluster_size()) || !inside {
             return Err(damaged(&format!("{what} is not inside the file")));
         }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
+use disk_importer::credentials::Keys;
 use disk_importer::sha256::Sum;
 use image_server::fixtures;
 use image_server::{Behaviour, Content, Fault, On};
@@ -10,7 +11,7 @@ use otctl_types::import::{ImportOutcome, ImportReason};
 use tokio_util::sync::CancellationToken;
 
 use crate::lab::{
-    Lab, MIB, PATH, assert_complete, assert_failed, run_import, run_until, sha256_of,
+    Lab, MIB, PATH, assert_complete, assert_failed, run_import, run_probe, run_until, sha256_of,
 };
 
 fn image(size: u64) -> Content {
@@ -117,6 +118,22 @@ async fn a_replaced_source_ends_the_run_and_the_next_begins_anew() {
         assert_complete(&lab.import(2 * MIB).await, &disk_hash(&content, 2 * MIB));
         assert!(lab.counts().bytes <= 5 * MIB);
     }
+}
+
+#[tokio::test]
+async fn another_length_under_the_same_tag_is_a_lie_and_no_change() {
+    let lab = Lab::serving(image(2 * MIB)).await;
+    let probed = run_probe(&lab.source()).await.source.unwrap();
+    assert!(probed.etag.is_some());
+    let lie = || Fault::WrongLength { announced: 3 * MIB };
+    lab.server.behave(PATH, Behaviour::new().always(lie())).unwrap();
+    let mut target = lab.target(4 * MIB);
+    (target.expected.etag, target.expected.size) = (probed.etag, probed.size);
+    let report = run_import(&lab.source(), target).await;
+    assert_failed(&report, ImportReason::LengthMismatch);
+    assert!(report.message.contains(&(2 * MIB).to_string()), "{}", report.message);
+    lab.server.behave(PATH, Behaviour::new().then(Fault::cut(MIB)).then(lie())).unwrap();
+    assert_failed(&lab.import(2 * MIB).await, ImportReason::LengthMismatch);
 }
 
 #[tokio::test]
@@ -315,7 +332,7 @@ async fn one_run_at_a_time_uses_the_scratch_volume() {
     };
     let (first, second) = tokio::join!(run_until(&source, lab.target(MIB), &cancel), second);
     assert_failed(&first, ImportReason::Interrupted);
-    assert_failed(&second, ImportReason::Internal);
+    assert_failed(&second, ImportReason::ScratchInUse);
     assert!(second.message.contains("pod-1"), "{}", second.message);
     assert_eq!(lab.counts().requests, 1);
 }
@@ -342,7 +359,7 @@ async fn credentials_reach_a_source_that_asks_for_them() {
     let lab = Lab::misbehaving(image(MIB), behaviour).await;
     assert_failed(&lab.import(MIB).await, ImportReason::Forbidden);
     let mut source = lab.source();
-    source.credentials.authorization = Some("Basic bGFiOnNlc2FtZQ==".parse().unwrap());
+    source.credentials.keys = Some(Keys::new("lab", "sesame"));
     let report = run_import(&source, lab.target(MIB)).await;
     assert_eq!(report.outcome, ImportOutcome::Complete, "{report:?}");
     assert_eq!(sha256_of(&lab.disk()), disk_hash(&image(MIB), MIB));

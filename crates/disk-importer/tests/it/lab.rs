@@ -6,12 +6,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use disk_importer::bandwidth::Bandwidth;
+use disk_importer::connection::Resolver;
 use disk_importer::credentials::Credentials;
 use disk_importer::import::import;
 use disk_importer::probe::probe;
 use disk_importer::progress::Tally;
 use disk_importer::report;
-use disk_importer::settings::{Access, Expected, Limits, Source, Target, Timing, VolumeMode};
+use disk_importer::settings::{
+    Access, Expected, Limits, Source, SourceType, Target, Timing, VolumeMode,
+};
 use image_server::{Behaviour, Content, Counts, ImageServer};
 use otctl_types::import::{ImportOutcome, ImportReason, ImportReport};
 use tempfile::TempDir;
@@ -24,6 +28,7 @@ pub(crate) const PATH: &str = "/image";
 pub(crate) fn quick() -> Timing {
     Timing {
         connect: Duration::from_secs(30),
+        look: Duration::from_secs(30),
         stall: Duration::from_secs(30),
         reconnect_first: Duration::from_millis(1),
         reconnect_max: Duration::from_millis(5),
@@ -61,10 +66,16 @@ impl Lab {
     pub(crate) fn source(&self) -> Source {
         Source {
             url: self.server.url(PATH).parse().unwrap(),
+            source_type: SourceType::Http,
             credentials: Credentials::default(),
-            access: Access { hosts: self.hosts().parse().unwrap(), api_addresses: Vec::new() },
+            access: Access {
+                hosts: self.hosts().parse().unwrap(),
+                api_addresses: Vec::new(),
+                resolver: Resolver::default(),
+            },
             limits: Limits::default(),
             timing: quick(),
+            bandwidth: Bandwidth::default(),
         }
     }
 
@@ -101,10 +112,13 @@ impl Lab {
         fs::metadata(self.disk()).unwrap().blocks() * 512
     }
 
-    /// Bytes of the source that the record vouches for.
+    /// Bytes of the source that the record or the note vouches for.
     pub(crate) fn kept(&self) -> u64 {
-        let Ok(text) = fs::read(self.scratch().join("checkpoint.json")) else { return 0 };
-        serde_json::from_slice::<serde_json::Value>(&text).unwrap()["offset"].as_u64().unwrap()
+        let texts =
+            ["checkpoint.json", "progress.json"].map(|name| fs::read(self.scratch().join(name)));
+        let texts = texts.iter().flatten();
+        let told = texts.map(|text| serde_json::from_slice::<serde_json::Value>(text).unwrap());
+        told.map(|told| told["offset"].as_u64().unwrap()).max().unwrap_or(0)
     }
 }
 

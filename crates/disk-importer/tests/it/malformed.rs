@@ -1,14 +1,13 @@
 //! Damaged qcow2 images: an error that says so, never a panic, never a disk.
 
 use std::fs;
-use std::path::Path;
 
-use disk_importer::convert::convert;
+use disk_importer::convert::{Packed, convert};
 use disk_importer::failure::Failure;
 use disk_importer::settings::{Expected, Target, VolumeMode};
 use disk_importer::sha256::Sum;
 use image_server::fixtures::{CLUSTERS_512, Fixture, PLAIN, VERSION_2, ZLIB};
-use otctl_types::import::{ImageFormat, ImportReason};
+use otctl_types::import::{ImageFormat, ImportReason, SourceFacts};
 use tokio_util::sync::CancellationToken;
 
 const L1_ENTRIES: usize = 36;
@@ -41,7 +40,16 @@ impl Bench {
             checksum: None,
             expected: Expected::default(),
         };
-        convert(Path::new(&path), ImageFormat::Qcow2, &target, &CancellationToken::new())
+        let facts = SourceFacts {
+            size: Some(image.len() as u64),
+            etag: None,
+            accepts_ranges: true,
+            format: ImageFormat::Qcow2,
+            compression: None,
+            virtual_size: None,
+        };
+        let unpacked = self.directory.path().join("unpacked");
+        convert(&Packed { path, unpacked, facts }, &target, &CancellationToken::new())
     }
 
     /// The image is refused as damaged, by a check and not by a caught panic.

@@ -18,15 +18,16 @@ use tokio::time::timeout;
 use crate::lab::{Lab, MIB, PATH, assert_complete, assert_failed};
 
 /// Far above what anything here takes; a test that hangs ends.
-const GUARD: Duration = Duration::from_secs(120);
+pub(crate) const GUARD: Duration = Duration::from_secs(120);
 
-struct Program {
-    arguments: Vec<String>,
+pub(crate) struct Program {
+    pub(crate) arguments: Vec<String>,
+    pub(crate) environment: Vec<(&'static str, &'static str)>,
     log: PathBuf,
 }
 
 impl Program {
-    fn of(lab: &Lab, verb: &str) -> Self {
+    pub(crate) fn of(lab: &Lab, verb: &str) -> Self {
         let log = lab.directory.path().join("termination-log");
         let arguments = vec![
             verb.to_owned(),
@@ -34,27 +35,28 @@ impl Program {
             format!("--allowed-source-hosts={}", lab.hosts()),
             format!("--termination-log={}", log.display()),
         ];
-        Self { arguments, log }
+        Self { arguments, environment: Vec::new(), log }
     }
 
-    fn import(lab: &Lab, disk_size: u64) -> Self {
+    pub(crate) fn import(lab: &Lab, disk_size: u64) -> Self {
         Self::of(lab, "import")
             .with(format!("--disk-size={disk_size}"))
             .with(format!("--output={}", lab.disk().display()))
             .with(format!("--scratch={}", lab.scratch().display()))
     }
 
-    fn with(mut self, argument: String) -> Self {
+    pub(crate) fn with(mut self, argument: String) -> Self {
         self.arguments.push(argument);
         self
     }
 
-    fn start(&self) -> Child {
+    pub(crate) fn start(&self) -> Child {
         let _ = fs::remove_file(&self.log);
         Command::new(env!("CARGO_BIN_EXE_disk-importer"))
             .args(&self.arguments)
             .env("OTCTL_PROGRESS_KEY", "sesame")
             .env("POD_UID", "pod-1")
+            .envs(self.environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -64,13 +66,13 @@ impl Program {
     }
 
     /// Runs to the end: exit code, and the report if there is one. Nothing is on standard output.
-    async fn run(&self) -> (i32, Option<ImportReport>) {
+    pub(crate) async fn run(&self) -> (i32, Option<ImportReport>) {
         let output = timeout(GUARD, self.start().wait_with_output()).await.unwrap().unwrap();
         assert_eq!(String::from_utf8_lossy(&output.stdout), "");
         (output.status.code().unwrap(), self.report())
     }
 
-    fn report(&self) -> Option<ImportReport> {
+    pub(crate) fn report(&self) -> Option<ImportReport> {
         let text = fs::read_to_string(&self.log).ok()?;
         assert!(text.len() <= 4096);
         Some(ImportReport::from_termination_message(&text).unwrap())
@@ -108,12 +110,33 @@ async fn a_failure_exits_1_with_its_reason() {
     assert_failed(&report.unwrap(), ImportReason::SourceNotFound);
 }
 
+/// A file system has a longest file; a limit of the process answers with the same error.
+#[tokio::test]
+async fn a_disk_that_is_longer_than_a_file_may_be_is_refused_before_the_download() {
+    const LIMITED: &str = r#"trap '' XFSZ; ulimit -f 16384; exec "$0" "$@""#;
+    let lab = Lab::serving(image()).await;
+    let program = Program::import(&lab, 64 * MIB);
+    let run = Command::new("sh")
+        .args(["-c", LIMITED, env!("CARGO_BIN_EXE_disk-importer")])
+        .args(&program.arguments)
+        .env("POD_UID", "pod-1")
+        .kill_on_drop(true)
+        .output();
+    timeout(GUARD, run).await.unwrap().unwrap();
+    let report = program.report().unwrap();
+    assert_failed(&report, ImportReason::TooLarge);
+    for words in ["a disk of 64Mi (diskSize)", "lower diskSize", "volumeMode Block"] {
+        assert!(report.message.contains(words), "{}", report.message);
+    }
+    assert_eq!(lab.counts().requests, 0);
+    assert!(!lab.disk().with_added_extension("partial").exists());
+}
+
 #[tokio::test]
 async fn what_arguments_alone_can_tell_is_told_unasked() {
     let lab = Lab::serving(image()).await;
     let program = || Program::of(&lab, "probe");
     let refused = [
-        (program().with("--source-type=s3".to_owned()), ImportReason::UnsupportedSource),
         (program().with("--secret-dir=/nonexistent".to_owned()), ImportReason::SecretNotFound),
         (Program::of(&lab, "import"), ImportReason::Internal),
     ];
@@ -230,15 +253,30 @@ async fn wait_for_source(lab: &Lab, bytes: u64) {
 }
 
 /// A port that was free a moment ago; the program is told a port, it cannot choose one.
-async fn free_address() -> SocketAddr {
+pub(crate) async fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
 }
 
 async fn get_progress(address: SocketAddr, key: Option<&str>) -> (u16, String) {
-    let mut stream = TcpStream::connect(address).await.unwrap();
+    ask(address, "GET", key, "").await
+}
+
+/// Waits until the program listens.
+pub(crate) async fn post_progress(
+    address: SocketAddr,
+    key: Option<&str>,
+    body: &str,
+) -> (u16, String) {
+    ask(address, "POST", key, body).await
+}
+
+async fn ask(address: SocketAddr, method: &str, key: Option<&str>, body: &str) -> (u16, String) {
+    let mut stream = timeout(GUARD, connect(address)).await.unwrap();
     let key = key.map(|key| format!("authorization: {key}\r\n")).unwrap_or_default();
+    let length = body.len();
     let request = format!(
-        "GET /progress?share=1 HTTP/1.1\r\nhost: importer\r\n{key}connection: close\r\n\r\n"
+        "{method} /progress HTTP/1.1\r\nhost: importer\r\n{key}content-length: {length}\r\n\
+         connection: close\r\n\r\n{body}"
     );
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
@@ -246,4 +284,13 @@ async fn get_progress(address: SocketAddr, key: Option<&str>) -> (u16, String) {
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
     (status, body.to_owned())
+}
+
+async fn connect(address: SocketAddr) -> TcpStream {
+    loop {
+        match TcpStream::connect(address).await {
+            Ok(stream) => return stream,
+            Err(_) => tokio::task::yield_now().await,
+        }
+    }
 }

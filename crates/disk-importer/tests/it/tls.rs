@@ -14,7 +14,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::lab::{Lab, assert_failed, run_probe};
 
 /// A TLS door in front of `server`; gives its address and the certificate it shows, as PEM.
-async fn door_to(server: SocketAddr) -> (SocketAddr, String, AbortOnDropHandle<()>) {
+pub(crate) async fn door_to(server: SocketAddr) -> (SocketAddr, String, AbortOnDropHandle<()>) {
     let certified = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     let key = PrivateKeyDer::try_from(certified.signing_key.serialize_der()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());

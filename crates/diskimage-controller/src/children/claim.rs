@@ -12,7 +12,7 @@ use otctl_types::diskimage::VolumeMode;
 use otctl_types::names::DISK_CHECKSUM_ANNOTATION;
 use serde_json::json;
 
-use crate::children::Facts;
+use crate::children::{Facts, hash_in};
 use crate::surroundings::storage_class;
 
 /// Share of a file system that is not the file's: CDI's default of 6 %.
@@ -68,7 +68,7 @@ pub fn finished(claim: &PersistentVolumeClaim, facts: &Facts<'_>) -> Box<Dynamic
 
 /// Whether the claim carries that proof.
 pub fn is_finished(claim: &PersistentVolumeClaim) -> bool {
-    claim.annotations().contains_key(DISK_CHECKSUM_ANNOTATION)
+    hash_in(&claim.metadata, DISK_CHECKSUM_ANNOTATION).is_some()
 }
 
 /// Bytes a volume must have to hold a disk of `disk` bytes.
@@ -87,5 +87,19 @@ pub(super) fn requests(bytes: u64) -> VolumeResourceRequirements {
     VolumeResourceRequirements {
         requests: Some([("storage".to_owned(), size)].into()),
         limits: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_too_long_to_be_a_hash_proves_nothing() {
+        let mut claim = PersistentVolumeClaim::default();
+        for (text, is_proof) in [("sha256:d".to_owned(), true), ("d".repeat(5000), false)] {
+            claim.annotations_mut().insert(DISK_CHECKSUM_ANNOTATION.to_owned(), text);
+            assert_eq!(is_finished(&claim), is_proof);
+        }
     }
 }

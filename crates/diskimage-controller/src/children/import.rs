@@ -8,12 +8,16 @@ use k8s_openapi::api::core::v1::{
 use kube::ResourceExt;
 use kube::core::DynamicObject;
 use otctl_kit::cluster::erase;
-use otctl_types::diskimage::VolumeMode;
+use otctl_types::VMDiskImage;
+use otctl_types::diskimage::{VMDiskImageSpec, VolumeMode};
 use otctl_types::import::PROGRESS_KEY_VARIABLE;
 use serde_json::json;
 
+use crate::bandwidth;
 use crate::children::Facts;
-use crate::children::job::{Task, job as build, source_arguments};
+use crate::children::errand::Errand;
+use crate::children::job::{Deadline, Task, job as build, named_source, source_arguments};
+use crate::imports::SHARE_ARGUMENT;
 use crate::names::{self, JobRole};
 
 /// Where the disk's file system is mounted.
@@ -39,7 +43,11 @@ pub fn job(facts: &Facts<'_>) -> Job {
             volume("disk", facts.data_name()),
             volume("scratch", names::scratch_name(&facts.name(), facts.revision)),
         ],
-        deadline_seconds: i64::try_from(facts.policy.attempt_timeout.as_secs()).unwrap_or(i64::MAX),
+        deadline: Deadline::OfPod(
+            i64::try_from(facts.policy.attempt_timeout.as_secs()).unwrap_or(i64::MAX),
+        ),
+        // Its pod alone knows how it ended, and whoever should read that may be away for longer than any time to live.
+        ttl_seconds: None,
         is_suspended: true,
     };
     build(facts, task)
@@ -55,21 +63,40 @@ pub fn started(job: &Job) -> Box<DynamicObject> {
     object
 }
 
-fn arguments(facts: &Facts<'_>) -> Vec<String> {
-    let spec = &facts.image.spec;
+/// Whether a Job with a name and an owner reference of ours does what an import of this spec does.
+pub fn is_made_here(job: &Job, image: &VMDiskImage, revision: &str) -> bool {
+    let (spec, name) = (&image.spec, image.name_any());
+    let mut arguments = named_source(spec);
+    arguments.extend(targets(spec));
+    let asked = spec.disk_size.as_deref().and_then(|text| policy::quantity::parse(text).ok());
+    arguments.extend(asked.map(|bytes| format!("--disk-size={bytes}")));
+    arguments.extend(spec.checksum.as_ref().map(|checksum| format!("--checksum={checksum}")));
+    let claims = vec![names::data_name(&name, revision), names::scratch_name(&name, revision)];
+    Errand { role: JobRole::Import, arguments, claims }.is_of(job)
+}
+
+/// Where the disk and the download go.
+fn targets(spec: &VMDiskImageSpec) -> [String; 3] {
     let output = match spec.volume_mode {
         VolumeMode::Filesystem => format!("{DISK_PATH}/disk.img"),
         VolumeMode::Block => DEVICE_PATH.to_owned(),
     };
-    let mut arguments = vec!["import".to_owned()];
-    arguments.extend(source_arguments(facts));
-    arguments.extend([
+    [
         format!("--output={output}"),
         format!("--volume-mode={}", spec.volume_mode.as_str()),
         format!("--scratch={SCRATCH_PATH}"),
-        format!("--progress-address=$(POD_IP):{}", facts.settings.importer_port),
-    ]);
+    ]
+}
+
+fn arguments(facts: &Facts<'_>) -> Vec<String> {
+    let spec = &facts.image.spec;
+    let mut arguments = vec!["import".to_owned()];
+    arguments.extend(source_arguments(facts));
+    arguments.extend(targets(spec));
+    arguments.push(format!("--progress-address=$(POD_IP):{}", facts.settings.importer_port));
     arguments.extend(facts.disk_size().map(|bytes| format!("--disk-size={bytes}")));
+    let share = bandwidth::fallback(facts.policy);
+    arguments.extend(share.map(|bytes| format!("{SHARE_ARGUMENT}{bytes}")));
     arguments.extend(spec.checksum.as_ref().map(|checksum| format!("--checksum={checksum}")));
     let source = facts.source.as_ref();
     arguments.extend(

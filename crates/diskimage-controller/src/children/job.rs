@@ -1,5 +1,5 @@
 //! What probe and import Jobs have in common: one pod that is never restarted, in a restricted security context, with
-//! no credentials of the API.
+//! no credentials of the API. What tells them from a Job that only bears a name and an owner of ours is in `errand`.
 
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
 use k8s_openapi::api::core::v1::{
@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::core::ObjectMeta;
+use otctl_types::diskimage::VMDiskImageSpec;
 use otctl_types::names::{ATTEMPT_ANNOTATION, ROLE_LABEL};
 
 use crate::children::Facts;
@@ -19,7 +20,7 @@ const DISK_OWNER: i64 = 107;
 /// Where the Secret of the source is mounted.
 const SECRET_PATH: &str = "/secret";
 /// The program of the importer's image.
-const PROGRAM: &str = "/disk-importer";
+pub(super) const PROGRAM: &str = "/disk-importer";
 
 /// What differs between a probe and an import.
 pub(super) struct Task {
@@ -33,10 +34,37 @@ pub(super) struct Task {
     pub(super) container: Container,
     /// Volumes besides the Secret.
     pub(super) volumes: Vec<Volume>,
-    /// Longest it may run, in seconds.
-    pub(super) deadline_seconds: i64,
+    /// Longest it may take.
+    pub(super) deadline: Deadline,
+    /// How long it stays once it has ended, in seconds; for ever, if none: until it is deleted here.
+    pub(super) ttl_seconds: Option<i32>,
     /// Created unstarted.
     pub(super) is_suspended: bool,
+}
+
+/// What the time of a task is counted from, in seconds.
+#[derive(Clone, Copy)]
+pub(super) enum Deadline {
+    /// The start of its Job.
+    OfJob(i64),
+    /// The moment a node has taken its pod: waiting for room or for a volume does not count.
+    OfPod(i64),
+}
+
+impl Deadline {
+    fn of_job(self) -> Option<i64> {
+        match self {
+            Self::OfJob(seconds) => Some(seconds),
+            Self::OfPod(_) => None,
+        }
+    }
+
+    fn of_pod(self) -> Option<i64> {
+        match self {
+            Self::OfPod(seconds) => Some(seconds),
+            Self::OfJob(_) => None,
+        }
+    }
 }
 
 /// The Job of a task.
@@ -59,8 +87,8 @@ pub(super) fn job(facts: &Facts<'_>, task: Task) -> Job {
         spec: Some(JobSpec {
             backoff_limit: Some(0),
             pod_replacement_policy: Some("Failed".to_owned()),
-            active_deadline_seconds: Some(task.deadline_seconds),
-            ttl_seconds_after_finished: Some(facts.settings.job_ttl_seconds),
+            active_deadline_seconds: task.deadline.of_job(),
+            ttl_seconds_after_finished: task.ttl_seconds,
             suspend: Some(task.is_suspended),
             template: PodTemplateSpec { metadata: Some(template), spec: Some(pod(facts, task)) },
             ..JobSpec::default()
@@ -87,6 +115,7 @@ fn pod(facts: &Facts<'_>, task: Task) -> PodSpec {
         containers: vec![container],
         volumes: Some(volumes),
         restart_policy: Some("Never".to_owned()),
+        active_deadline_seconds: task.deadline.of_pod(),
         automount_service_account_token: Some(false),
         enable_service_links: Some(false),
         termination_grace_period_seconds: Some(10),
@@ -95,20 +124,24 @@ fn pod(facts: &Facts<'_>, task: Task) -> PodSpec {
     }
 }
 
+/// The arguments that name the source in spec.
+pub(super) fn named_source(spec: &VMDiskImageSpec) -> Vec<String> {
+    vec![format!("--url={}", spec.url), format!("--source-type={}", spec.source_type.as_str())]
+}
+
 /// The arguments that say where the source is and what may be reached.
 pub(super) fn source_arguments(facts: &Facts<'_>) -> Vec<String> {
     let spec = &facts.image.spec;
     let refused: Vec<String> =
         facts.settings.refused_addresses.iter().map(ToString::to_string).collect();
-    let mut arguments = vec![
-        format!("--url={}", spec.url),
-        "--source-type=http".to_owned(),
+    let mut arguments = named_source(spec);
+    arguments.extend([
         format!("--allowed-source-hosts={}", facts.policy.allowed_source_hosts),
         format!("--refused-addresses={}", refused.join(",")),
         format!("--stall-timeout={}", facts.policy.stall_timeout.as_secs()),
         // Said although it is the default: whoever runs the pod finds its paths in its arguments.
         "--termination-log=/dev/termination-log".to_owned(),
-    ];
+    ]);
     arguments.extend(facts.policy.max_image_size.map(|bytes| format!("--max-image-size={bytes}")));
     arguments.extend(spec.secret_ref.as_ref().map(|_| format!("--secret-dir={SECRET_PATH}")));
     arguments

@@ -3,6 +3,7 @@
 
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimSpec};
 use otctl_types::diskimage::VolumeMode;
+use otctl_types::import::SourceFacts;
 
 use crate::children::Facts;
 use crate::children::claim::{requests, volume_size};
@@ -12,15 +13,15 @@ use crate::surroundings::storage_class;
 /// Room for the checkpoint beside the source.
 const CHECKPOINT_ROOM: u64 = 4 << 20;
 
-/// The claim for the download, as large as the source.
+/// The claim for the download: as large as the source, and as what of it must be unpacked to be read.
 pub fn claim(facts: &Facts<'_>) -> PersistentVolumeClaim {
     let source = facts
         .source
         .as_ref()
-        .and_then(|source| source.size)
+        .and_then(SourceFacts::scratch_bytes)
         .or_else(|| facts.disk_size())
         .unwrap_or(0);
-    let size = volume_size(source + CHECKPOINT_ROOM, VolumeMode::Filesystem);
+    let size = volume_size(source.saturating_add(CHECKPOINT_ROOM), VolumeMode::Filesystem);
     let class = facts
         .policy
         .scratch_storage_class

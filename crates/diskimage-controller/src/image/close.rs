@@ -17,9 +17,9 @@ const HISTORY: usize = 10;
 /// Longest message kept of an attempt, in characters.
 const MESSAGE_LIMIT: usize = 500;
 /// First wait for something that is missing; doubles up to [`WAITING_MAX`].
-const WAITING_BASE: Duration = Duration::from_secs(30);
+pub const WAITING_BASE: Duration = Duration::from_secs(30);
 /// Longest wait between two looks at something that is missing.
-const WAITING_MAX: Duration = Duration::from_secs(600);
+pub const WAITING_MAX: Duration = Duration::from_secs(600);
 
 /// Which attempt is closed.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +42,7 @@ pub fn close(
     policy: &Policy,
     now: Timestamp,
 ) -> VMDiskImageStatus {
+    let ending = &paid(record, ending);
     let mut memory = with_budget(record);
     let made_under = made_under(record);
     let is_of_this_budget = made_under == record.budget_key;
@@ -61,13 +62,23 @@ pub fn close(
         budget.charged = budget.charged.saturating_add(1);
     }
     memory.next_retry_at = sequel.at.map(Time);
-    memory.bytes_transferred =
-        Some(memory.bytes_transferred.unwrap_or(0) + ending.bytes.map_or(0, to_i64));
+    let transferred = memory.bytes_transferred.unwrap_or(0);
+    memory.bytes_transferred = Some(transferred.saturating_add(ending.bytes.map_or(0, to_i64)));
     memory.source = source_after(record, ending);
     if !is_decided(record) {
         remember(&mut memory, attempt(record, closing, ending, sequel.is_final, now));
     }
     memory
+}
+
+/// A result that was lost costs nothing, since its download is kept. Lost twice in a row it is paid for like any other:
+/// somebody takes away what was kept, too.
+fn paid(record: &Record, ending: &Ending) -> Ending {
+    let lost = Reason::Import(ImportReason::ResultLost);
+    let is_lost = ending.failure.as_ref().is_some_and(|failure| failure.reason == lost);
+    let was_lost =
+        record.last_ended().is_some_and(|last| last.reason.as_deref() == Some(lost.as_str()));
+    if is_lost && was_lost { ending.clone().charged() } else { ending.clone() }
 }
 
 /// The last attempt says how it ended for good, and this number was not used (I5): a slot that was given by a view from
@@ -79,16 +90,18 @@ fn is_decided(record: &Record) -> bool {
 
 /// The memory with the budget that the object asks for now (I9 when it differs).
 pub fn with_budget(record: &Record) -> VMDiskImageStatus {
-    let mut memory = record.status.clone();
+    let mut memory = (*record.status).clone();
     if memory.budget.as_ref().is_none_or(|budget| budget.key != record.budget_key) {
         memory.budget = Some(Budget { key: record.budget_key.clone(), charged: 0 });
         memory.next_retry_at = None;
+        memory.late_snapshots = None;
     }
     if memory.revision.as_ref().is_some_and(|revision| *revision != record.revision) {
         memory.source = None;
         memory.disk_size = None;
         memory.progress = None;
         memory.next_retry_at = None;
+        memory.late_snapshots = None;
     }
     memory.revision = Some(record.revision.clone());
     memory
@@ -102,24 +115,37 @@ pub fn lose(record: &Record, policy: &Policy, now: Timestamp) -> VMDiskImageStat
     let reason = if is_second { Reason::LostRepeatedly } else { Reason::Lost };
     let message = match is_second {
         true => {
-            "the volume and the snapshot were lost twice within 24 hours; find out what deletes them, then set the annotation pelotech.ot/retry to a new value"
+            "the volume and the snapshot were lost twice within 24 hours; find out what deletes them"
         }
         false => "the volume and the snapshot are gone; the data is fetched once more",
     };
     memory.current = None;
     memory.progress = None;
+    memory.late_snapshots = None;
     memory.last_loss_at = Some(Time(now));
     memory.next_retry_at = None;
     let limit = i32::try_from(policy.retry_limit).unwrap_or(i32::MAX);
     memory.budget = Some(Budget { key: record.budget_key.clone(), charged: limit });
-    let closing = Closing {
-        number: record.last().max(1),
-        ticket: record.status.ticket.as_deref(),
-        started_at: None,
-        snapshot_class: None,
-    };
-    let ending = Ending::failed(reason, FailureClass::Transient, message);
-    remember(&mut memory, attempt(record, closing, &ending, is_second, now));
+    let number = record.last().max(1);
+    let told = memory.attempts.iter().find(|attempt| attempt.number == number).cloned();
+    let told = told.unwrap_or_default();
+    remember(
+        &mut memory,
+        Attempt {
+            number,
+            ticket: record.status.ticket.clone().or(told.ticket),
+            ended_at: told.ended_at.or(Some(Time(now))),
+            reason: Some(reason.to_string()),
+            message: Some(message.to_owned()),
+            snapshot_class: None,
+            checksum: None,
+            disk_checksum: None,
+            budget: Some(made_under(record)),
+            revision: Some(made_for(record)),
+            is_final: is_second,
+            ..told
+        },
+    );
     memory
 }
 
@@ -154,6 +180,7 @@ fn class_of(record: &Record, ending: &Ending, failure: &Failure) -> policy::Fail
         });
     match failure.class {
         _ if is_repeated => policy::FailureClass::Terminal,
+        FailureClass::Waiting if ending.is_charged => policy::FailureClass::Transient,
         FailureClass::Terminal => policy::FailureClass::Terminal,
         FailureClass::Transient => policy::FailureClass::Transient,
         FailureClass::Waiting => policy::FailureClass::Waiting,
@@ -216,10 +243,18 @@ fn attempt(
         message: failure.map(|failure| failure.message.chars().take(MESSAGE_LIMIT).collect()),
         snapshot_class: closing.snapshot_class.filter(|_| failure.is_none()).map(str::to_owned),
         total_bytes: ending.source.as_ref().and_then(|source| source.size).map(to_i64),
+        checksum: ending.checksum.clone().filter(|_| failure.is_none()),
+        disk_checksum: ending.disk_checksum.clone().filter(|_| failure.is_none()),
         budget: Some(made_under(record)),
-        revision: Some(record.revision.clone()),
+        revision: Some(made_for(record)),
         is_final,
     }
+}
+
+/// The revision that the open attempt fetched; without one on record, the one in spec.
+fn made_for(record: &Record) -> String {
+    let open = record.status.open_attempt.as_ref();
+    open.and_then(|open| open.revision.clone()).unwrap_or_else(|| record.revision.clone())
 }
 
 /// The budget that the open attempt is paid from; without one on record, the one that the object asks for now.
@@ -228,7 +263,9 @@ fn made_under(record: &Record) -> String {
     open.and_then(|open| open.budget.clone()).unwrap_or_else(|| record.budget_key.clone())
 }
 
+/// One entry for each number: what is learned of an attempt later replaces what was known.
 fn remember(memory: &mut VMDiskImageStatus, attempt: Attempt) {
+    memory.attempts.retain(|known| known.number != attempt.number);
     memory.attempts.push(attempt);
     let surplus = memory.attempts.len().saturating_sub(HISTORY);
     memory.attempts.drain(..surplus);

@@ -2,11 +2,19 @@
 //! reason and the API's own reasons, never from the text of a message.
 
 use k8s_openapi::api::core::v1::Pod;
+use otctl_kit::cluster::Target;
 use otctl_types::condition::Reason;
+use otctl_types::diskimage::{Cut, OpenAttempt};
 use otctl_types::import::{FailureClass, ImportOutcome, ImportReason, ImportReport, SourceFacts};
 
 use crate::image::observe::Work;
 use crate::jobs;
+use crate::record;
+
+/// Said of an attempt that ran too long, by whomever it was ended.
+pub(super) const OVERLONG: &str = "it ran longer than attemptTimeout of the policy";
+/// Sizes that are named are whole MiB.
+const MIB: u64 = 1 << 20;
 
 /// The end of an attempt or of a probe.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,6 +60,33 @@ impl Ending {
         }
     }
 
+    /// The end of an attempt that was ended from outside.
+    pub fn of_cut(cut: &Cut) -> Self {
+        let reason = record::reason_of(&cut.reason);
+        let class = match reason {
+            Reason::Import(reason) => reason.class(),
+            _ => FailureClass::Waiting,
+        };
+        Self { is_charged: cut.charged, ..Self::failed(reason, class, cut.message.clone()) }
+    }
+
+    /// The end of an attempt that finds the name of a child taken.
+    pub fn foreign(child: &Target) -> Self {
+        let message = format!(
+            "{child} exists and belongs to something else; rename or delete it, or use another name for this image"
+        );
+        Self::failed(Reason::NameConflict, FailureClass::Waiting, message)
+    }
+
+    /// The end of an attempt whose Job somebody else made in our name.
+    pub fn forged(job: &Target) -> Self {
+        let message = format!(
+            "{job} bears the name and the owner reference of this image's attempt and does something else: whoever made it may \
+             create Jobs in this namespace. What it brings is not taken; the next attempt has another number"
+        );
+        Self::failed(Reason::NameConflict, FailureClass::Waiting, message)
+    }
+
     /// The same, paid from the budget.
     #[must_use]
     pub fn charged(mut self) -> Self {
@@ -73,8 +108,18 @@ pub fn of_import(work: &Work) -> Ending {
             ..without_report(work)
         },
         None if never_ran(work) => not_started(work),
+        None if work.pods.is_empty() && jobs::is_complete(&work.job) => unread(),
         None => without_report(work).charged(),
     }
+}
+
+/// Its importer ended well, and its pod went, with its node, say, before anybody read what it brought. The whole
+/// download is on the scratch volume with its sums, so the next attempt asks the source for nothing.
+fn unread() -> Ending {
+    let reason = ImportReason::ResultLost;
+    let message = "the import was complete, and its pod was gone before its result was read; the next attempt finds what it \
+                   fetched";
+    Ending::failed(Reason::Import(reason), reason.class(), message)
 }
 
 /// A failure in passing that came after all bytes were there: it asked for none, but uncharged it would come back for
@@ -101,8 +146,13 @@ pub fn of_probe(work: &Work) -> Ending {
     from_report(&report, is_transient)
 }
 
-/// The end of an attempt of which nothing is left.
-pub fn of_nothing() -> Ending {
+/// The end of an attempt of which nothing is left. Without a note that it never ran it is charged: what cannot be
+/// accounted for may have fetched.
+pub fn of_nothing(open: Option<&OpenAttempt>) -> Ending {
+    if open.is_some_and(|open| open.never_ran) {
+        let message = "its Job was deleted before a pod of it ran";
+        return Ending::failed(Reason::PodNotStarted, FailureClass::Waiting, message);
+    }
     interrupted("its Job was deleted while it ran").charged()
 }
 
@@ -114,7 +164,7 @@ fn from_report(report: &ImportReport, is_charged: bool) -> Ending {
             Some(Failure {
                 reason: Reason::Import(reason),
                 class: reason.class(),
-                message: report.message.clone(),
+                message: message(report, reason),
             })
         }
     };
@@ -126,6 +176,19 @@ fn from_report(report: &ImportReport, is_charged: bool) -> Ending {
         checksum: report.checksum.clone(),
         disk_checksum: report.disk_checksum.clone(),
         retry_after_seconds: report.retry_after_seconds,
+    }
+}
+
+/// What the importer said, with the size that fits where it is known: whoever reads it knows what to write.
+fn message(report: &ImportReport, reason: ImportReason) -> String {
+    let size = report.source.as_ref().and_then(|source| source.virtual_size);
+    match size.filter(|_| reason == ImportReason::TooSmall) {
+        Some(size) => format!(
+            "{}; set diskSize to {} or more, or leave it out",
+            report.message.trim_end_matches('.'),
+            policy::quantity::format(size.div_ceil(MIB).saturating_mul(MIB))
+        ),
+        None => report.message.clone(),
     }
 }
 
@@ -160,14 +223,9 @@ fn not_started(work: &Work) -> Ending {
 
 /// What Kubernetes says of the end.
 fn outside_reason(work: &Work) -> Option<(ImportReason, String)> {
-    if jobs::failure_reason(&work.job) == Some("DeadlineExceeded") {
-        return Some((
-            ImportReason::AttemptTimeout,
-            "it ran longer than attemptTimeout of the policy".to_owned(),
-        ));
-    }
     let status = work.ended_pod()?.status.as_ref()?;
     match status.reason.as_deref()? {
+        "DeadlineExceeded" => Some((ImportReason::AttemptTimeout, OVERLONG.to_owned())),
         "Evicted" => Some((ImportReason::Evicted, "its pod was evicted from the node".to_owned())),
         "NodeLost" | "NodeShutdown" | "Terminated" => {
             Some((ImportReason::NodeLost, "its node is gone".to_owned()))

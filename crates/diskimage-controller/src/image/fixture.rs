@@ -1,31 +1,35 @@
 //! Facts of an image in verbs, for the tables of `verdict` and `decide`.
 
+mod jobs;
+
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::batch::v1::{Job, JobCondition, JobSpec, JobStatus};
-use k8s_openapi::api::core::v1::{
-    ContainerState, ContainerStateTerminated, ContainerStatus, PersistentVolumeClaim, Pod,
-    PodStatus,
-};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use otctl_kit::attempt::Confirmed;
+use otctl_kit::cluster::Target;
 use otctl_types::VMDiskImage;
 use otctl_types::diskimage::{
     Attempt, Budget, Current, OpenAttempt, VMDiskImageSpec, VMDiskImageStatus,
 };
-use otctl_types::import::{ImageFormat, ImportOutcome, ImportReason, ImportReport, SourceFacts};
+use otctl_types::import::{ImportPhase, Progress};
 use otctl_types::names::DISK_CHECKSUM_ANNOTATION;
 use otctl_types::queue::ActiveEntry;
 use policy::Policy;
 
-use crate::image::observe::{Observed, Presence, Work};
-use crate::names::{JobRole, job_name};
+use self::jobs::source;
+pub(crate) use self::jobs::{State, complete_report, failed_report, made_import};
+use crate::image::observe::{Hall, Lane, Observed, Presence, Work};
+use crate::names::JobRole;
+use crate::progress::Talk;
 use crate::record::{Record, SUCCEEDED};
-use crate::snapshots::{VolumeSnapshot, VolumeSnapshotStatus};
+use crate::snapshots::{VolumeSnapshot, VolumeSnapshotError, VolumeSnapshotStatus};
 use crate::surroundings::Surroundings;
 
 const UID: &str = "0b1d2c3e-0000-4000-8000-000000000001";
+const SNAPSHOT_UID: &str = "snapshot";
 
 /// Noon, when every table is judged.
 pub(crate) fn now() -> Timestamp {
@@ -66,6 +70,9 @@ struct Seen {
     claim: Presence<PersistentVolumeClaim>,
     snapshot: Presence<VolumeSnapshot>,
     is_bound: bool,
+    foreign: Option<Target>,
+    talk: Option<Talk>,
+    hall: Hall,
 }
 
 impl Default for Seen {
@@ -78,6 +85,9 @@ impl Default for Seen {
             claim: Presence::Unseen,
             snapshot: Presence::Unseen,
             is_bound: false,
+            foreign: None,
+            talk: None,
+            hall: Hall::default(),
         }
     }
 }
@@ -127,7 +137,7 @@ impl Facts {
         let record = Record::of(&self.image);
         self.status(|status| {
             status.last_attempt = Some(number);
-            status.revision = Some(record.revision);
+            status.revision = Some(record.revision.clone());
             status.source = Some(source());
             status.open_attempt = Some(OpenAttempt {
                 number,
@@ -135,8 +145,17 @@ impl Facts {
                 started_at: Some(Time(now())),
                 ticket: Some("1".to_owned()),
                 budget: None,
+                revision: Some(record.revision),
+                never_ran: false,
+                cut: None,
             });
         })
+    }
+
+    /// The revision in spec stands in the status.
+    pub(crate) fn told(self) -> Self {
+        let revision = Record::of(&self.image).revision;
+        self.status(|status| status.revision = Some(revision))
     }
 
     /// The source was looked at by an earlier attempt.
@@ -188,6 +207,7 @@ impl Facts {
                 revision: record.revision,
                 volume: Some(name.clone()),
                 snapshot: snapshot.then_some(name),
+                snapshot_uid: snapshot.then(|| SNAPSHOT_UID.to_owned()),
                 snapshot_class: snapshot.then(|| "snap".to_owned()),
                 ..Current::default()
             });
@@ -198,8 +218,53 @@ impl Facts {
         self.work(JobRole::Import, number, state)
     }
 
+    /// The Job of that number was made by somebody else, and does something else.
+    pub(crate) fn forged(mut self) -> Self {
+        for work in self.seen.imports.iter_mut().chain(&mut self.seen.probes) {
+            let spec = Arc::make_mut(&mut work.job).spec.get_or_insert_default();
+            spec.template = PodTemplateSpec::default();
+        }
+        self
+    }
+
     pub(crate) fn probe(self, number: i64, state: State) -> Self {
         self.work(JobRole::Probe, number, state)
+    }
+
+    /// How the talk with its import stands: silent for so long, as told.
+    pub(crate) fn talk(mut self, change: impl FnOnce(&mut Talk)) -> Self {
+        let told = Progress {
+            phase: ImportPhase::Fetching,
+            bytes: 2048,
+            total_bytes: Some(4096),
+            received: 2048,
+            percent: 50,
+        };
+        let mut talk = Talk {
+            progress: Some(told),
+            still_for: Duration::ZERO,
+            mute_for: None,
+            unknown_for: None,
+        };
+        change(&mut talk);
+        self.seen.talk = Some(talk);
+        self
+    }
+
+    pub(crate) fn hall(mut self, change: impl FnOnce(&mut Hall)) -> Self {
+        change(&mut self.seen.hall);
+        self
+    }
+
+    /// The queue lists it for a snapshot.
+    pub(crate) fn listed(self) -> Self {
+        self.hall(|hall| hall.lane = Lane::Held)
+    }
+
+    /// Somebody's object of that kind has the name of a child.
+    pub(crate) fn foreign<K: kube::Resource<DynamicType = ()>>(mut self) -> Self {
+        self.seen.foreign = Some(Target::new::<K>(Some("lab"), "web-x"));
+        self
     }
 
     pub(crate) fn confirmed(mut self, confirmed: Confirmed) -> Self {
@@ -209,6 +274,38 @@ impl Facts {
 
     pub(crate) fn claim(mut self) -> Self {
         self.seen.claim = Presence::Present(Arc::default());
+        self
+    }
+
+    /// It was made `minutes` before noon, and has no volume.
+    pub(crate) fn unbound_claim(mut self, minutes: i64) -> Self {
+        let mut claim = PersistentVolumeClaim::default();
+        claim.metadata.name = Some("web-disk".to_owned());
+        let made = now() - SignedDuration::from_mins(minutes);
+        claim.metadata.creation_timestamp = Some(Time(made));
+        self.seen.claim = Presence::Present(Arc::new(claim));
+        self
+    }
+
+    /// Its volume is gone.
+    pub(crate) fn lost_claim(self) -> Self {
+        self.claim_in("Lost", false)
+    }
+
+    /// It is to be restored from the snapshot, and nobody uses it yet.
+    pub(crate) fn unrestored_claim(self) -> Self {
+        self.claim_in("Pending", true)
+    }
+
+    fn claim_in(mut self, phase: &str, is_restored: bool) -> Self {
+        let mut claim = PersistentVolumeClaim::default();
+        claim.metadata.name = Some("web-disk".to_owned());
+        claim.metadata.uid = Some("claim".to_owned());
+        let proof = (DISK_CHECKSUM_ANNOTATION.to_owned(), "sha256:d".to_owned());
+        claim.metadata.annotations = Some([proof].into());
+        claim.spec.get_or_insert_default().data_source = is_restored.then(Default::default);
+        claim.status.get_or_insert_default().phase = Some(phase.to_owned());
+        self.seen.claim = Presence::Present(Arc::new(claim));
         self
     }
 
@@ -237,10 +334,30 @@ impl Facts {
         self
     }
 
+    /// A snapshot that was asked for `minutes` before noon and is not ready; the driver says this.
+    pub(crate) fn late_snapshot(mut self, minutes: i64, error: Option<&str>) -> Self {
+        self = self.snapshot(false, false);
+        let Presence::Present(snapshot) = &mut self.seen.snapshot else { unreachable!() };
+        let snapshot = Arc::make_mut(snapshot);
+        let asked = now() - SignedDuration::from_mins(minutes);
+        snapshot.metadata.creation_timestamp = Some(Time(asked));
+        let error = error.map(|text| VolumeSnapshotError { message: Some(text.to_owned()) });
+        snapshot.status.get_or_insert_default().error = error;
+        self
+    }
+
+    pub(crate) fn going_snapshot(mut self) -> Self {
+        let Presence::Present(snapshot) = &mut self.seen.snapshot else { unreachable!() };
+        Arc::make_mut(snapshot).metadata.deletion_timestamp = Some(Time(now()));
+        self
+    }
+
     pub(crate) fn snapshot(mut self, is_ready: bool, is_bound: bool) -> Self {
         let name = crate::names::data_name("web", &Record::of(&self.image).revision);
         let mut snapshot = VolumeSnapshot::default();
         snapshot.metadata.name = Some(name);
+        snapshot.metadata.uid = Some(SNAPSHOT_UID.to_owned());
+        snapshot.metadata.resource_version = Some("7".to_owned());
         snapshot.status = Some(VolumeSnapshotStatus {
             ready_to_use: Some(is_ready),
             ..VolumeSnapshotStatus::default()
@@ -288,116 +405,10 @@ impl Facts {
             is_bound: self.seen.is_bound,
             outdated: Vec::new(),
             leaving: None,
-            progress: None,
+            foreign: self.seen.foreign,
+            talk: self.seen.talk,
+            hall: self.seen.hall,
             progress_key: "key".to_owned(),
         }
-    }
-
-    fn work(mut self, role: JobRole, number: i64, state: State) -> Self {
-        let revision = Record::of(&self.image).revision;
-        let mut job = Job::default();
-        job.metadata.name = Some(job_name("web", UID, &revision, role, number));
-        job.metadata.uid = Some(match role {
-            JobRole::Import => format!("job-{number}"),
-            JobRole::Probe => format!("probe-{number}"),
-        });
-        job.spec = Some(JobSpec { suspend: Some(state == State::Suspended), ..JobSpec::default() });
-        let pods = match state {
-            State::Suspended | State::Running => Vec::new(),
-            State::NotStarted => {
-                job.status = Some(complete());
-                vec![Arc::new(unstarted_pod())]
-            }
-            State::Ended(report) => {
-                job.status = Some(complete());
-                vec![Arc::new(ended_pod(&report))]
-            }
-        };
-        let work = Work { job: Arc::new(job), number, pods };
-        match role {
-            JobRole::Import => self.seen.imports.push(work),
-            JobRole::Probe => self.seen.probes.push(work),
-        }
-        self
-    }
-}
-
-/// Where a Job stands.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum State {
-    Suspended,
-    Running,
-    /// Failed, with a pod that was never started.
-    NotStarted,
-    Ended(Option<ImportReport>),
-}
-
-/// A report of success.
-pub(crate) fn complete_report() -> State {
-    State::Ended(Some(ImportReport {
-        outcome: ImportOutcome::Complete,
-        reason: None,
-        message: String::new(),
-        download_started: true,
-        bytes: 4096,
-        source: Some(source()),
-        checksum: Some("sha256:c".to_owned()),
-        disk_checksum: Some("sha256:d".to_owned()),
-        retry_after_seconds: None,
-    }))
-}
-
-/// A report of failure.
-pub(crate) fn failed_report(reason: ImportReason) -> State {
-    State::Ended(Some(ImportReport {
-        outcome: ImportOutcome::Failed,
-        reason: Some(reason),
-        message: "what happened".to_owned(),
-        download_started: true,
-        bytes: 100,
-        source: Some(source()),
-        checksum: None,
-        disk_checksum: None,
-        retry_after_seconds: None,
-    }))
-}
-
-fn source() -> SourceFacts {
-    SourceFacts {
-        size: Some(4096),
-        etag: Some("\"v1\"".to_owned()),
-        accepts_ranges: true,
-        format: ImageFormat::Qcow2,
-        virtual_size: Some(3 << 20),
-    }
-}
-
-fn complete() -> JobStatus {
-    let condition = JobCondition {
-        type_: "Complete".to_owned(),
-        status: "True".to_owned(),
-        ..JobCondition::default()
-    };
-    JobStatus { conditions: Some(vec![condition]), ..JobStatus::default() }
-}
-
-fn unstarted_pod() -> Pod {
-    let status = PodStatus { phase: Some("Failed".to_owned()), ..PodStatus::default() };
-    Pod { status: Some(status), ..Pod::default() }
-}
-
-fn ended_pod(report: &Option<ImportReport>) -> Pod {
-    let message = report.as_ref().map(|report| serde_json::to_string(report).expect("serialises"));
-    let terminated =
-        ContainerStateTerminated { exit_code: 137, message, ..ContainerStateTerminated::default() };
-    let state = ContainerState { terminated: Some(terminated), ..ContainerState::default() };
-    let status = ContainerStatus { state: Some(state), ..ContainerStatus::default() };
-    Pod {
-        status: Some(PodStatus {
-            phase: Some("Failed".to_owned()),
-            container_statuses: Some(vec![status]),
-            ..PodStatus::default()
-        }),
-        ..Pod::default()
     }
 }

@@ -42,7 +42,7 @@ pub fn render(
     memory.conditions = conditions;
     memory.observed_generation = generation;
     memory.phase = Some(standing.phase);
-    memory.message = Some(standing.message.clone());
+    memory.message = Some(condition::message(&standing.message));
     memory
 }
 

@@ -13,28 +13,26 @@
 //! ```
 
 mod data;
+mod open;
+mod slot;
+mod stuck;
 mod waiting;
 
-use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::batch::v1::Job;
+use jiff::Timestamp;
 use otctl_kit::attempt::AttemptStep;
-use otctl_kit::cluster::Target;
 use otctl_types::VMDiskImage;
 use otctl_types::condition::Reason;
+use otctl_types::diskimage::Cut;
 use otctl_types::import::{FailureClass, ImportReason};
 
 use self::data::with_data;
 pub use self::data::{has_data, keeps_volume};
+use self::open::{end_of_attempt, may_go_on, running};
+use self::slot::{prepare, record, release};
 use self::waiting::{given_up, wait};
-use crate::children;
-use crate::image::ending::{self, Ending};
-use crate::image::observe::{Observed, Work};
-use crate::jobs;
-use crate::names::{self, JobRole};
+use crate::image::ending::Ending;
+use crate::image::observe::Observed;
 use crate::surroundings::{Obstacle, obstacle, spec_problem};
-
-/// How long a slot is kept for a child that is on its way out.
-const PATIENCE: SignedDuration = SignedDuration::from_secs(10);
 
 /// What is the case with an image.
 #[derive(Clone, Debug)]
@@ -73,6 +71,8 @@ pub enum Verdict {
     Starting(String),
     /// It runs.
     Importing,
+    /// It runs and does not come to an end by itself.
+    Cutting(Cut),
     /// A Job of it is deleted and awaited (I7, I8).
     Stopping {
         /// UID of the Job.
@@ -88,6 +88,29 @@ pub enum Verdict {
         is_missing: bool,
         /// What the driver said.
         trouble: Option<String>,
+        /// When it is given up, if it was asked for.
+        late_at: Option<Timestamp>,
+    },
+    /// The data is there; its snapshot waits until it may be asked for.
+    SnapshotQueued {
+        /// Whether as many are being taken as may be.
+        is_full: bool,
+    },
+    /// The snapshot was refused; it is asked for again at this time.
+    SnapshotRefused(Timestamp),
+    /// The snapshot was not ready in time, and is replaced.
+    SnapshotLate {
+        /// What the driver said.
+        trouble: Option<String>,
+        /// Whether this one is on record as late.
+        is_noted: bool,
+    },
+    /// As many snapshots as may be were not ready in time.
+    SnapshotGivenUp {
+        /// What the driver said.
+        trouble: Option<String>,
+        /// How many were replaced.
+        replaced: u32,
     },
     /// The volume is brought back from the snapshot.
     Restoring {
@@ -133,7 +156,12 @@ impl Verdict {
             Self::Importing => "Importing",
             Self::Stopping { .. } => "Stopping",
             Self::Closing(..) => "Closing",
+            Self::Cutting(_) => "Cutting",
             Self::Snapshotting { .. } => "Snapshotting",
+            Self::SnapshotQueued { .. } => "SnapshotQueued",
+            Self::SnapshotRefused(_) => "SnapshotRefused",
+            Self::SnapshotLate { .. } => "SnapshotLate",
+            Self::SnapshotGivenUp { .. } => "SnapshotGivenUp",
             Self::Restoring { .. } => "Restoring",
             Self::Lost => "Lost",
             Self::Ready => "Ready",
@@ -154,10 +182,13 @@ pub fn judge(observed: &Observed, now: Timestamp) -> Verdict {
     let step = observed.attempt(&jobs, hindrance.is_none(), may_go_on(image, observed)).step();
     match step {
         AttemptStep::Idle => without_slot(image, observed, now),
-        AttemptStep::Prepare(number) => prepare(observed, number, now),
+        AttemptStep::Prepare(number) => prepare(image, observed, number, now),
         AttemptStep::Record { number, job } => record(image, observed, number, job),
+        AttemptStep::Start { .. } if !observed.hall.has_bandwidth => {
+            Verdict::Awaiting("others must hear of less bandwidth first")
+        }
         AttemptStep::Start { job } => Verdict::Starting(job),
-        AttemptStep::Run { .. } => Verdict::Importing,
+        AttemptStep::Run { job } => running(observed, &job, now),
         AttemptStep::Stop { job, resource_version }
         | AttemptStep::Sweep { job, resource_version } => {
             Verdict::Stopping { job, resource_version }
@@ -185,6 +216,7 @@ fn hindrance(image: &VMDiskImage, observed: &Observed) -> Option<Ending> {
     }
     if observed.record.final_attempt().is_some()
         || observed.record.is_spent(observed.policy.retry_limit)
+        || !observed.record.can_count_on()
     {
         return Some(unused("no attempt is left"));
     }
@@ -201,147 +233,13 @@ fn suspended() -> Ending {
     )
 }
 
-/// Whether the open attempt still serves the spec.
-fn may_go_on(image: &VMDiskImage, observed: &Observed) -> bool {
-    let is_wanted = image.metadata.deletion_timestamp.is_none() && !image.spec.suspend;
-    is_wanted && !is_superseded(image, observed) && !was_stopped(observed) && !cannot_run(observed)
-}
-
-/// Its Job was made for another spec. Without the Job, the status tells what it was last written for.
-fn is_superseded(image: &VMDiskImage, observed: &Observed) -> bool {
-    let status = &observed.record.status;
-    let Some(open) = &status.open_attempt else {
-        return false;
-    };
-    match observed.import(&open.job_uid) {
-        Some(work) => !serves(image, observed, work),
-        None => status.revision.as_ref().is_some_and(|told| *told != observed.record.revision),
-    }
-}
-
-/// Its Job was started and is suspended again. Not by us: starting it once more would be a fight, so the attempt ends
-/// and the next one waits its time.
-fn was_stopped(observed: &Observed) -> bool {
-    let open = observed.record.status.open_attempt.as_ref();
-    let work = open.and_then(|open| observed.import(&open.job_uid));
-    let was_edited = |job: &Job| job.metadata.generation.is_some_and(|generation| generation > 1);
-    work.is_some_and(|work| jobs::is_suspended(&work.job) && was_edited(&work.job))
-}
-
-/// The Job of a number that is not on record yet: put there, unless it was made for an earlier spec. That one never ran,
-/// so it is replaced, and the number is not used up.
-fn record(image: &VMDiskImage, observed: &Observed, number: i64, job: String) -> Verdict {
-    let work = observed.import(&job);
-    if work.is_some_and(|work| !serves(image, observed, work)) {
-        let resource_version = work.and_then(|work| work.job.metadata.resource_version.clone());
-        return Verdict::Stopping { job, resource_version };
-    }
-    Verdict::Recording { number, job }
-}
-
-/// Whether a Job was made for the spec as it is now: its name tells.
-fn serves(image: &VMDiskImage, observed: &Observed, work: &Work) -> bool {
-    let uid = image.metadata.uid.as_deref().unwrap_or_default();
-    let name = image.metadata.name.as_deref().unwrap_or_default();
-    let expected =
-        names::job_name(name, uid, &observed.record.revision, JobRole::Import, work.number);
-    work.job.metadata.name.as_ref() == Some(&expected)
-}
-
-/// A slot is held: look at the source, then make what the import needs.
-fn prepare(observed: &Observed, number: i64, now: Timestamp) -> Verdict {
-    if let Some(child) = in_the_way(observed) {
-        return give_way(observed, number, &child, now);
-    }
-    if knows_source(observed) {
-        return Verdict::Preparing(number);
-    }
-    match observed.probe(number) {
-        None => Verdict::Probing { number, is_missing: true },
-        Some(probe) if !probe.has_ended() => Verdict::Probing { number, is_missing: false },
-        Some(probe) => match ending::of_probe(probe) {
-            Ending { failure: None, .. } => Verdict::Preparing(number),
-            ending => Verdict::ProbeFailed(number, ending),
-        },
-    }
-}
-
-/// Its pod has not run, and a claim of it is being deleted: no kubelet starts a pod on such a claim, and the claim waits
-/// for the pod.
-fn cannot_run(observed: &Observed) -> bool {
-    let open = observed.record.status.open_attempt.as_ref();
-    let work = open.and_then(|open| observed.import(&open.job_uid));
-    let has_run = |work: &Work| work.pods.iter().any(|pod| jobs::pod_has_run(pod));
-    observed.leaving.is_some() && work.is_some_and(|work| !has_run(work))
-}
-
-/// What holds the name of a child and is on its way out. A snapshot that proves no data is one: were it cut later, it
-/// would be of a disk that is being written.
-fn in_the_way(observed: &Observed) -> Option<Target> {
-    let snapshot = observed.snapshot.object().map(|snapshot| children::target(&**snapshot));
-    observed.leaving.clone().or(snapshot)
-}
-
-/// Most children go within a second or two; the slot is kept that long, and no longer.
-fn give_way(observed: &Observed, number: i64, child: &Target, now: Timestamp) -> Verdict {
-    let since = observed.entry.as_ref().map_or(now, |entry| entry.since.0);
-    if now.duration_since(since) < PATIENCE {
-        return Verdict::Awaiting("a child of an earlier try is on its way out");
-    }
-    let message = format!(
-        "{child} of an earlier image of this name, or of an earlier try, is still being deleted; see its finalizers"
-    );
-    let reason = Reason::OldChildTerminating;
-    Verdict::Releasing(number, Ending::failed(reason, FailureClass::Waiting, message))
-}
-
-/// The source of this revision was looked at by an earlier attempt.
-fn knows_source(observed: &Observed) -> bool {
-    let status = &observed.record.status;
-    status.source.is_some() && status.revision.as_ref() == Some(&observed.record.revision)
-}
-
-/// The number is used up, but not before a probe that still runs has ended.
-fn release(observed: &Observed, number: i64, hindrance: Option<Ending>) -> Verdict {
-    if let Some(probe) = observed.probes.iter().find(|probe| !probe.has_ended()) {
-        let uid = probe.job.metadata.uid.clone().unwrap_or_default();
-        let is_going = probe.job.metadata.deletion_timestamp.is_some();
-        return if is_going {
-            Verdict::Awaiting("its probe is being deleted")
-        } else {
-            Verdict::Stopping { job: uid, resource_version: None }
-        };
-    }
-    Verdict::Releasing(number, hindrance.unwrap_or_else(suspended))
-}
-
-/// How the open attempt ended. What a person asked for goes before what the importer made of being stopped.
-fn end_of_attempt(image: &VMDiskImage, observed: &Observed) -> Ending {
-    let open = observed.record.status.open_attempt.as_ref();
-    let work = open.and_then(|open| observed.import(&open.job_uid));
-    let ending =
-        work.filter(|work| work.has_ended()).map_or_else(ending::of_nothing, ending::of_import);
-    if is_superseded(image, observed) {
-        // What it brought, be it complete, is the data of another spec.
-        return Ending {
-            bytes: ending.bytes,
-            is_charged: ending.is_charged,
-            ..Ending::failed(Reason::Superseded, FailureClass::Waiting, "the spec was changed")
-        };
-    }
-    if image.spec.suspend && ending.failure.is_some() {
-        return Ending { bytes: ending.bytes, ..suspended() };
-    }
-    ending
-}
-
 /// No slot is held and none was: data, or what stands in its way.
 fn without_slot(image: &VMDiskImage, observed: &Observed, now: Timestamp) -> Verdict {
     if image.metadata.deletion_timestamp.is_some() {
         return Verdict::Gone;
     }
     if has_data(observed) {
-        return with_data(image, observed);
+        return with_data(image, observed, now);
     }
     if let Some(problem) = spec_problem(&image.spec) {
         return Verdict::Invalid(problem);

@@ -7,21 +7,21 @@ use std::sync::Arc;
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference, Pod};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use kube::ResourceExt;
 use otctl_kit::cluster::{ApiError, Target};
-use otctl_kit::ledger::Unfinished;
 use otctl_kit::reconciler::{Observation, Subject};
 use otctl_kit::store::Key;
 use otctl_types::names::{OWNER_LABEL, ROLE_LABEL};
 use otctl_types::queue::ActiveEntry;
 use otctl_types::{AdmissionQueue, VMDiskImage};
 
+use crate::children;
 use crate::jobs;
+use crate::known::Known;
 use crate::names::{JobRole, attempt_number};
 use crate::proof;
-use crate::queue::{Queue, decide};
-use crate::record::Record;
+use crate::queue::work::Work;
+use crate::queue::{Queue, decide, lane};
 use crate::surroundings::Surroundings;
 
 /// Everything the queue decides on.
@@ -30,7 +30,7 @@ pub struct Observed {
     /// The ledger; none before it was made.
     pub queue: Option<Arc<AdmissionQueue>>,
     /// Every image.
-    pub images: Vec<Arc<VMDiskImage>>,
+    pub images: Vec<Arc<Known>>,
     /// UIDs of images whose status does not tell of data that a copy proves: they say so before they want anything.
     pub proven: BTreeSet<String>,
     /// The highest numbers whose result is known to Jobs alone, by UID: of images whose status has lost them.
@@ -43,6 +43,12 @@ pub struct Observed {
     pub missing: BTreeMap<String, Trace>,
     /// Unfinished work, if it was listed: without it nobody is admitted.
     pub work: Option<Work>,
+    /// UIDs of images whose snapshot was asked for and is not ready.
+    pub snapshotted: BTreeSet<String>,
+    /// UIDs of images that are listed for a snapshot and that a consistent read did not find.
+    pub gone: BTreeSet<String>,
+    /// Ended pods that nobody owns, with their UIDs: the claims that they mount cannot go before them.
+    pub strays: Vec<(Target, String)>,
 }
 
 /// What a look at the policy ConfigMap gave.
@@ -79,15 +85,6 @@ pub enum Trace {
     Nothing,
 }
 
-/// Unfinished work, from consistent lists.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Work {
-    /// Jobs and pods whose owner is an image.
-    pub unfinished: Vec<Unfinished>,
-    /// Pods that run without a Job that tells whose they are.
-    pub unaccounted: usize,
-}
-
 impl Observation for Observed {
     fn subject(&self) -> Option<Subject> {
         let queue = self.queue.as_ref()?;
@@ -103,21 +100,31 @@ impl Observation for Observed {
 impl Queue {
     /// Reads the facts.
     pub(super) async fn look(&self) -> Result<Observed, ApiError> {
+        let images = self.views.known.all(self.views.images.all());
         let mut observed = Observed {
             queue: self.views.queue(),
-            proven: self.proven(),
-            used: self.used(),
-            images: self.views.images.all(),
+            proven: self.proven(&images),
+            used: self.used(&images),
+            images,
             around: Surroundings::of(&self.views),
             document: self.document_as_seen().await,
             missing: BTreeMap::new(),
             work: None,
+            snapshotted: self.snapshotted(),
+            gone: BTreeSet::new(),
+            strays: self.strays(),
         };
         if decide::changes_policy(&observed) {
             observed.document = self.document_now().await;
         }
         for entry in decide::missing_holders(&observed) {
             observed.missing.insert(entry.uid.clone(), self.trace(&entry).await?);
+        }
+        for entry in lane::missing(&observed) {
+            let uid = self.reader.uid::<VMDiskImage>(Some(&entry.namespace), &entry.name).await?;
+            if uid.as_ref() != Some(&entry.uid) {
+                observed.gone.insert(entry.uid);
+            }
         }
         if decide::needs_work(&observed, self.clock.now()) {
             observed.document = self.document_now().await;
@@ -127,26 +134,36 @@ impl Queue {
     }
 
     /// Images with a copy of their data that their status has forgotten.
-    fn proven(&self) -> BTreeSet<String> {
-        let images = self.views.images.all();
-        let forgetful = images
-            .iter()
-            .filter(|image| image.status.as_ref().is_none_or(|status| status.current.is_none()));
-        forgetful
-            .filter(|image| proof::of_views(&self.views, image))
-            .filter_map(|image| image.uid())
-            .collect()
+    fn proven(&self, images: &[Arc<Known>]) -> BTreeSet<String> {
+        let forgetful = images.iter().filter(|image| !image.record.is_current());
+        let is_proven =
+            |image: &&Arc<Known>| proof::of_views(&self.views, image, &image.record.revision);
+        forgetful.filter(is_proven).map(|image| image.uid.clone()).collect()
     }
 
     /// Numbers that a lost status has forgotten: an old result must not be taken for that of a new attempt. One that
     /// brought the data is left to be read.
-    fn used(&self) -> BTreeMap<String, i64> {
-        let images = self.views.images.all();
-        let forgetful = images.iter().filter(|image| Record::of(image).last() == 0);
+    fn used(&self, images: &[Arc<Known>]) -> BTreeMap<String, i64> {
+        let forgetful = images.iter().filter(|image| image.record.last() == 0);
         forgetful
-            .filter_map(|image| Some((image.uid()?, self.highest_ended(&image.uid()?))))
+            .map(|image| (image.uid.clone(), self.highest_ended(&image.uid)))
             .filter(|(_, number)| *number > 0)
             .collect()
+    }
+
+    /// Owners of snapshots that are being taken.
+    fn snapshotted(&self) -> BTreeSet<String> {
+        let snapshots = self.views.snapshots.all();
+        let taken = snapshots.iter().filter(|snapshot| !proof::is_ready(snapshot));
+        taken
+            .filter_map(|snapshot| jobs::controller_uid(&snapshot.metadata).map(str::to_owned))
+            .collect()
+    }
+
+    fn strays(&self) -> Vec<(Target, String)> {
+        let pods = self.views.pods.all();
+        let strays = pods.iter().filter(|pod| jobs::is_stray(pod));
+        strays.map(|pod| (children::target(&**pod), pod.uid().unwrap_or_default())).collect()
     }
 
     fn highest_ended(&self, uid: &str) -> i64 {
@@ -182,16 +199,18 @@ impl Queue {
 
     /// Q3: image absent or of another UID, then its Job, then its pods.
     async fn trace(&self, entry: &ActiveEntry) -> Result<Trace, ApiError> {
-        let image = self.reader.get::<VMDiskImage>(Some(&entry.namespace), &entry.name).await?;
-        if image.is_some_and(|image| image.uid().as_deref() == Some(&entry.uid)) {
+        let uid = self.reader.uid::<VMDiskImage>(Some(&entry.namespace), &entry.name).await?;
+        if uid.as_ref() == Some(&entry.uid) {
             return Ok(Trace::Alive);
         }
         let selector = format!("{OWNER_LABEL}={}", entry.uid);
         let jobs = self.reader.list::<Job>(Some(&entry.namespace), &selector).await?;
-        if let Some(job) = jobs
-            .iter()
-            .find(|job| attempt_number(&job.name_any(), JobRole::Import) == Some(entry.attempt))
-        {
+        let is_it = |job: &&Job| {
+            let owner = jobs::controller(&job.metadata).filter(|owner| jobs::is_image(owner));
+            owner.is_some_and(|owner| owner.uid == entry.uid)
+                && attempt_number(&job.name_any(), JobRole::Import) == Some(entry.attempt)
+        };
+        if let Some(job) = jobs.iter().find(is_it) {
             let target = Target::new::<Job>(Some(&entry.namespace), &job.name_any());
             return Ok(Trace::Job { target, uid: job.uid().unwrap_or_default() });
         }
@@ -209,7 +228,7 @@ impl Queue {
         let jobs = self.reader.list::<Job>(None, &selector).await?;
         let pods = self.reader.list::<Pod>(None, &selector).await?;
         let images = self.views.images.all().iter().filter_map(|image| image.uid()).collect();
-        Ok(unfinished(&jobs, &pods, &images))
+        Ok(Work::of(&jobs, &pods, &images))
     }
 }
 
@@ -226,50 +245,4 @@ fn present(map: &ConfigMap) -> Document {
         entries: map.data.clone().unwrap_or_default(),
         reference: Box::new(reference),
     }
-}
-
-/// What has not ended, as entries of the ledger.
-fn unfinished(jobs: &[Job], pods: &[Pod], images: &BTreeSet<String>) -> Work {
-    let mut work = Work::default();
-    let by_uid: BTreeMap<String, &Job> =
-        jobs.iter().filter_map(|job| Some((job.uid()?, job))).collect();
-    for job in jobs.iter().filter(|job| !jobs::job_has_ended(job)) {
-        work.unfinished.extend(
-            entry_of(job).map(|entry| Unfinished { entry, is_started: !jobs::is_suspended(job) }),
-        );
-    }
-    for pod in pods.iter().filter(|pod| !jobs::pod_has_ended(pod)) {
-        let job = jobs::controller_uid(&pod.metadata).and_then(|uid| by_uid.get(uid).copied());
-        match job.and_then(entry_of) {
-            Some(entry) => work.unfinished.push(Unfinished { entry, is_started: true }),
-            None if is_of_an_image(pod, images) => work.unaccounted += 1,
-            None => {}
-        }
-    }
-    work
-}
-
-/// Whether a pod whose Job is gone was made by an import Job of an image that is there. A label alone is not enough:
-/// whoever may label a pod could keep everybody waiting.
-fn is_of_an_image(pod: &Pod, images: &BTreeSet<String>) -> bool {
-    let is_import = |owner: &&OwnerReference| {
-        owner.kind == "Job" && attempt_number(&owner.name, JobRole::Import).is_some()
-    };
-    let owner = pod.labels().get(OWNER_LABEL);
-    jobs::controller(&pod.metadata).filter(is_import).is_some()
-        && owner.is_some_and(|uid| images.contains(uid))
-}
-
-/// The entry that a Job should have. Its ticket is unknown here; nothing is ordered by it.
-fn entry_of(job: &Job) -> Option<ActiveEntry> {
-    let owner = jobs::controller(&job.metadata).filter(|owner| owner.kind == "VMDiskImage")?;
-    Some(ActiveEntry {
-        namespace: job.namespace()?,
-        name: owner.name.clone(),
-        uid: owner.uid.clone(),
-        attempt: attempt_number(&job.name_any(), JobRole::Import)?,
-        ticket: "0".to_owned(),
-        host: None,
-        since: job.creation_timestamp().unwrap_or(Time(jiff::Timestamp::UNIX_EPOCH)),
-    })
 }

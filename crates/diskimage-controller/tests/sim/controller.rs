@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use clap::Parser;
 use diskimage_controller::Args;
+use diskimage_controller::exchange::Correspondence;
 use diskimage_controller::image::Image;
-use diskimage_controller::progress::ProgressBook;
 use diskimage_controller::queue::{PolicySource, Queue};
 use diskimage_controller::views::Views;
 use diskimage_controller::wiring::{Wake, wire_images, wire_queue};
@@ -31,8 +31,13 @@ pub(crate) fn one_slot() -> Sim {
     sim
 }
 
-/// A controller process.
+/// A controller process that nobody's import talks to.
 pub(crate) fn instance(connection: &Connection) -> Instance {
+    instance_with(connection, Correspondence::default())
+}
+
+/// A controller process that knows what imports told in this correspondence.
+pub(crate) fn instance_with(connection: &Connection, talk: Correspondence) -> Instance {
     let views = Views::default();
     let clock = Arc::new(connection.clock.clone());
     let policy = PolicySource {
@@ -41,12 +46,7 @@ pub(crate) fn instance(connection: &Connection) -> Instance {
     };
     let queue = Queue::new(views.clone(), connection.cluster.clone(), policy, clock);
     let settings = Args::parse_from(["diskimage-controller"]).settings;
-    let image = Image::new(
-        views.clone(),
-        connection.cluster.clone(),
-        Arc::new(settings),
-        ProgressBook::default(),
-    );
+    let image = Image::new(views.clone(), connection.cluster.clone(), Arc::new(settings), talk);
     let (of_queue, of_images) = (Wakes::new(&connection.clock), Wakes::new(&connection.clock));
     wire_queue(&waking(&of_queue), &views);
     wire_images(&waking(&of_images), &views);

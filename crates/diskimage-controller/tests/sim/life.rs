@@ -52,6 +52,8 @@ fn finished_images_at_rest_cause_no_write() {
     image("lab/a").snapshot_class("snapshots").create(&sim.world);
     image("lab/b").probe_fails(ImportReason::Forbidden).create(&sim.world);
     sim.settle();
+    // Ended probes go by their time to live.
+    sim.advance(Duration::from_secs(600));
     let before = sim.world.revision();
     sim.kill("controller");
     sim.advance(Duration::from_secs(3000));
@@ -272,21 +274,59 @@ fn an_edit_before_there_is_data_replaces_the_attempt() {
 #[test]
 fn an_invalid_spec_is_told_and_heals() {
     let mut sim = one_slot();
-    image("lab/a")
-        .with(|spec| spec.source_type = otctl_types::diskimage::SourceType::S3)
-        .create(&sim.world);
+    image("lab/a").with(|spec| spec.disk_size = Some("many".to_owned())).create(&sim.world);
     sim.settle();
     let before = status(&sim.world, "lab/a");
     let accepted = condition::find(&before.conditions, condition::ACCEPTED).unwrap();
-    assert_eq!(
-        (accepted.status.as_str(), accepted.reason.as_str()),
-        ("False", "SourceTypeNotYetSupported")
-    );
+    assert_eq!((accepted.status.as_str(), accepted.reason.as_str()), ("False", "InvalidSpec"));
     assert_eq!(before.phase, Some(Phase::Failed));
-    sim.world
-        .edit("VMDiskImage", &key("lab/a"), |image| image["spec"]["sourceType"] = json!("http"));
+    sim.world.edit("VMDiskImage", &key("lab/a"), |image| image["spec"]["diskSize"] = json!("1Gi"));
     sim.settle();
     assert_eq!(status(&sim.world, "lab/a").phase, Some(Phase::Succeeded), "\n{}", sim.story);
+}
+
+#[test]
+fn a_disk_whose_size_nothing_tells_is_asked_for_in_the_spec() {
+    let mut sim = one_slot();
+    image("lab/a").probe_fails(ImportReason::SizeUnknown).create(&sim.world);
+    sim.settle();
+    let before = status(&sim.world, "lab/a");
+    let accepted = condition::find(&before.conditions, condition::ACCEPTED).unwrap();
+    assert_eq!((accepted.status.as_str(), accepted.reason.as_str()), ("False", "SizeUnknown"));
+    assert_eq!(before.phase, Some(Phase::Failed));
+    sim.world.edit("VMDiskImage", &key("lab/a"), |image| image["spec"]["diskSize"] = json!("1Gi"));
+    sim.settle();
+    let after = status(&sim.world, "lab/a");
+    assert_eq!(after.phase, Some(Phase::Succeeded), "\n{}", sim.story);
+    let accepted = condition::find(&after.conditions, condition::ACCEPTED).unwrap();
+    assert_eq!(accepted.status, "True");
+}
+
+#[test]
+fn an_object_in_s3_is_fetched_by_pods_in_the_images_namespace_with_its_secret() {
+    let mut sim = one_slot();
+    let with_secret = |spec: &mut otctl_types::VMDiskImageSpec| {
+        spec.source_type = otctl_types::diskimage::SourceType::S3;
+        spec.secret_ref = Some("store".to_owned());
+    };
+    image("lab/a").with(with_secret).create(&sim.world);
+    sim.settle();
+    assert_eq!(status(&sim.world, "lab/a").phase, Some(Phase::Succeeded), "\n{}", sim.story);
+    let jobs: Vec<serde_json::Value> = sim.world.history(|versions| {
+        let objects = versions.iter().map(|version| version.object.clone());
+        objects.filter(|object| object["kind"] == "Job").collect()
+    });
+    assert!(jobs.len() >= 2, "a probe and an import");
+    for job in jobs {
+        assert_eq!(job["metadata"]["namespace"], "lab");
+        let pod = &job["spec"]["template"]["spec"];
+        let arguments = pod["containers"][0]["args"].as_array().unwrap();
+        assert!(arguments.contains(&json!("--source-type=s3")), "{arguments:?}");
+        let secret = json!("store");
+        let volumes = pod["volumes"].as_array().unwrap();
+        assert!(volumes.iter().any(|volume| volume["secret"]["secretName"] == secret));
+        assert_eq!(pod["automountServiceAccountToken"], false);
+    }
 }
 
 #[test]

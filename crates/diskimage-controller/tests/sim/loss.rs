@@ -101,6 +101,66 @@ fn a_child_that_is_deleted_at_any_turn_is_a_failure_or_made_again_and_never_succ
 }
 
 #[test]
+fn a_snapshot_that_is_deleted_and_not_heard_of_takes_no_volume_with_it() {
+    let is_ready = |world: &World| {
+        world.list("VolumeSnapshot").iter().any(|it| it["status"]["readyToUse"] == json!(true))
+    };
+    for seed in 0..24 {
+        let mut sim = world(Order::Shuffled(seed));
+        policy().concurrency(1).apply(&sim.world);
+        create(&sim.world, Some("snapshots"));
+        sim.run_until("the snapshot is ready", is_ready);
+        for name in names(&sim.world, "VolumeSnapshot") {
+            sim.world.delete("VolumeSnapshot", &key(&name), Propagation::Background);
+        }
+        sim.settle();
+        let after = status(&sim.world, "lab/a").phase;
+        assert_eq!(after, Some(Phase::Succeeded), "seed {seed}\n{}", sim.story);
+        assert_eq!(sim.world.downloads(&key("lab/a")), 1, "seed {seed}\n{}", sim.story);
+    }
+}
+
+#[test]
+fn a_claim_whose_volume_is_gone_is_fetched_again() {
+    let mut sim = watched(Order::Fixed);
+    policy().concurrency(1).set("retryBackoffDuration", "1m").apply(&sim.world);
+    create(&sim.world, None);
+    sim.settle();
+    let name = status(&sim.world, "lab/a").current.unwrap().volume.unwrap();
+    let claim = key(&format!("lab/{name}"));
+    let before = sim.world.get("PersistentVolumeClaim", &claim).unwrap();
+    sim.world.edit("PersistentVolumeClaim", &claim, |it| it["status"]["phase"] = json!("Lost"));
+    sim.settle();
+    let after = sim.world.get("PersistentVolumeClaim", &claim).unwrap();
+    assert_ne!(after["metadata"]["uid"], before["metadata"]["uid"], "\n{}", sim.story);
+    assert_eq!(status(&sim.world, "lab/a").phase, Some(Phase::Succeeded), "\n{}", sim.story);
+    assert_eq!(sim.world.downloads(&key("lab/a")), 2, "\n{}", sim.story);
+}
+
+#[test]
+fn a_snapshot_that_goes_before_its_volume_is_restored_is_fetched_again() {
+    let mut sim = watched(Order::Fixed);
+    policy().concurrency(1).set("retryBackoffDuration", "1m").apply(&sim.world);
+    image("lab/a")
+        .snapshot_class("snapshots")
+        .with(|spec| spec.keep_volume = Some(true))
+        .create(&sim.world);
+    sim.settle();
+    let name =
+        key(&format!("lab/{}", status(&sim.world, "lab/a").current.unwrap().volume.unwrap()));
+    sim.world.delete("PersistentVolumeClaim", &name, Propagation::Background);
+    let is_restoring = |world: &World| {
+        let claim = world.get("PersistentVolumeClaim", &name);
+        claim.is_some_and(|it| !it["spec"]["dataSource"].is_null() && it["status"].is_null())
+    };
+    sim.run_until("the volume is asked for", is_restoring);
+    sim.world.delete("VolumeSnapshot", &name, Propagation::Background);
+    sim.settle();
+    assert_eq!(status(&sim.world, "lab/a").phase, Some(Phase::Succeeded), "\n{}", sim.story);
+    assert_eq!(sim.world.downloads(&key("lab/a")), 2, "\n{}", sim.story);
+}
+
+#[test]
 fn the_volume_that_goes_with_its_unfinished_snapshot_is_fetched_again_and_not_cut_half_full() {
     let mut sim = watched(Order::Fixed);
     policy().concurrency(1).apply(&sim.world);
@@ -134,6 +194,14 @@ fn statuses(class: Option<&str>) -> Vec<Value> {
     statuses.iter_mut().filter(|status| status.is_null()).for_each(|status| *status = json!({}));
     statuses.dedup();
     statuses
+}
+
+/// What a status may say that was kept before the spec was what it is now.
+fn of_an_earlier_spec(status: &Value) -> Value {
+    let mut status = status.clone();
+    status["current"]["revision"] = json!("0123456789abcdef");
+    status["attempts"] = json!([]);
+    status
 }
 
 fn create(world: &World, class: Option<&str>) {
@@ -171,6 +239,22 @@ fn a_status_of_any_earlier_moment_does_not_touch_good_data() {
             );
             assert_eq!(sim.world.downloads(&key("lab/a")), 1, "{old}\n{}", sim.story);
         }
+    }
+}
+
+#[test]
+fn a_status_of_an_earlier_spec_is_not_admitted_beside_the_data_of_this_one() {
+    for seed in 0..8 {
+        let mut sim = world(Order::Shuffled(seed));
+        builders::policy().concurrency(1).apply(&sim.world);
+        create(&sim.world, Some("snapshots"));
+        sim.settle();
+        let last = serde_json::to_value(status(&sim.world, "lab/a")).unwrap();
+        restore(&sim, &of_an_earlier_spec(&last));
+        sim.settle();
+        let after = status(&sim.world, "lab/a");
+        assert_eq!(after.phase, Some(Phase::Succeeded), "seed {seed}\n{}", sim.story);
+        assert_eq!(after.last_attempt, Some(1), "seed {seed}\n{}", sim.story);
     }
 }
 
@@ -256,4 +340,61 @@ fn a_wrong_checksum_is_one_download_whatever_is_touched() {
     }
     assert_eq!(sim.world.downloads(&key("lab/a")), 1, "\n{}", sim.story);
     assert_eq!(reason(&sim.world, "lab/a"), "ChecksumMismatch");
+}
+
+/// Nobody reads for two days, and the one download of the budget was made: its result waits.
+#[test]
+fn a_result_that_nobody_reads_for_days_is_not_lost() {
+    let mut sim = world(Order::Fixed);
+    policy().concurrency(1).set("retryLimit", "0").apply(&sim.world);
+    image("lab/a").imports_without_end().create(&sim.world);
+    sim.run_until("its pod runs", |world| is_importing(world, "lab/a"));
+    sim.pause("controller");
+    let_imports_succeed(&sim.world, "lab/a");
+    sim.advance(Duration::from_secs(48 * 3600));
+    sim.resume("controller");
+    sim.settle();
+    assert_eq!(status(&sim.world, "lab/a").phase, Some(Phase::Succeeded), "\n{}", sim.story);
+    assert_eq!(sim.world.downloads(&key("lab/a")), 1);
+    assert_eq!(names(&sim.world, "Job"), Vec::<String>::new(), "and nothing is left of it");
+}
+
+/// The node goes with the ended pod on it before anybody read what it said.
+#[test]
+fn a_result_whose_pod_is_gone_is_found_where_the_download_is_kept() {
+    let mut sim = world(Order::Fixed);
+    policy().concurrency(1).set("retryLimit", "0").apply(&sim.world);
+    image("lab/a").imports_without_end().create(&sim.world);
+    sim.run_until("its pod runs", |world| is_importing(world, "lab/a"));
+    sim.pause("controller");
+    let_imports_succeed(&sim.world, "lab/a");
+    sim.quiesce();
+    for name in names(&sim.world, "Pod") {
+        sim.world.delete("Pod", &key(&name), Propagation::Background);
+    }
+    sim.quiesce();
+    sim.resume("controller");
+    sim.settle();
+    let done = status(&sim.world, "lab/a");
+    assert_eq!(done.phase, Some(Phase::Succeeded), "\n{}", sim.story);
+    let reasons: Vec<_> = done.attempts.iter().filter_map(|it| it.reason.as_deref()).collect();
+    assert_eq!(reasons, ["ResultLost", "Succeeded"]);
+    assert_eq!(sim.world.downloads(&key("lab/a")), 1, "\n{}", sim.story);
+}
+
+/// Whoever may write a status may take away what was charged: it is how a backup without statuses comes back, too.
+#[test]
+fn a_status_that_is_wiped_after_it_gave_up_is_one_new_budget_and_no_more() {
+    let mut sim = one_slot();
+    image("lab/a").every_import_fails(ImportReason::ServerError).create(&sim.world);
+    sim.settle();
+    assert_eq!(sim.world.downloads(&key("lab/a")), 3);
+    restore(&sim, &json!({}));
+    sim.kill("controller");
+    sim.settle();
+    assert_eq!(reason(&sim.world, "lab/a"), "RetriesExhausted", "\n{}", sim.story);
+    assert_eq!(sim.world.downloads(&key("lab/a")), 6, "\n{}", sim.story);
+    sim.kill("controller");
+    sim.advance(Duration::from_secs(24 * 3600));
+    assert_eq!(sim.world.downloads(&key("lab/a")), 6, "a restart is none");
 }

@@ -1,7 +1,7 @@
 //! Objects that are not ours: of a child's name, with our labels, of an image of the same name elsewhere, and of an
 //! earlier image of this name. Whatever a controller writes to that is not its own is found by `check::owners`.
 
-use diskimage_controller::names::{self, JobRole};
+use diskimage_controller::names::{self as product, JobRole};
 use otctl_kit::plan::Propagation;
 use otctl_types::VMDiskImage;
 use otctl_types::condition::{self, ACCEPTED, RECONCILING};
@@ -11,7 +11,9 @@ use serde_json::{Value, json};
 use testbed::builders::{self, ChildBuilder, image, key};
 use testbed::{Sim, World, check};
 
-use crate::controller::{imports, is_importing, let_imports_succeed, one_slot, reason, status};
+use crate::controller::{
+    imports, is_importing, let_imports_succeed, names, one_slot, reason, status,
+};
 
 /// Names that the children of lab/a will have.
 struct Names {
@@ -23,11 +25,11 @@ struct Names {
 
 fn names_of(world: &World) -> Names {
     let image: VMDiskImage = world.read(&key("lab/a")).unwrap();
-    let (revision, uid) = (names::revision(&image.spec), image.metadata.uid.unwrap());
-    let job = |role| format!("lab/{}", names::job_name("a", &uid, &revision, role, 1));
+    let (revision, uid) = (product::revision(&image.spec), image.metadata.uid.unwrap());
+    let job = |role| format!("lab/{}", product::job_name("a", &uid, &revision, role, 1));
     Names {
-        data: format!("lab/{}", names::data_name("a", &revision)),
-        scratch: format!("lab/{}", names::scratch_name("a", &revision)),
+        data: format!("lab/{}", product::data_name("a", &revision)),
+        scratch: format!("lab/{}", product::scratch_name("a", &revision)),
         probe: job(JobRole::Probe),
         import: job(JobRole::Import),
     }
@@ -221,4 +223,94 @@ fn a_job_that_will_not_go_keeps_its_slot_and_is_named() {
     sim.settle();
     assert_eq!(status(&sim.world, "lab/b").phase, Some(Phase::Succeeded), "\n{}", sim.story);
     assert_eq!(reason(&sim.world, "lab/a"), "Suspended");
+}
+
+/// A running Job of the name that the next attempt of lab/a will have, in its name and with its owner reference.
+fn forge_an_import(sim: &Sim) -> String {
+    let name = names_of(&sim.world).import;
+    let image = sim.world.get("VMDiskImage", &key("lab/a")).unwrap();
+    let labels = json!({
+        "pelotech.ot/owner-uid": image["metadata"]["uid"], "pelotech.ot/role": "import",
+        "app.kubernetes.io/managed-by": "otctl",
+    });
+    let forged = builders::job(&name).owned_by(&image).with(|job| {
+        job["metadata"]["labels"] = labels.clone();
+        job["spec"]["template"]["metadata"]["labels"] = labels;
+        job["spec"]["suspend"] = json!(false);
+    });
+    forged.create(&sim.world);
+    name
+}
+
+#[test]
+fn a_job_in_our_name_that_we_did_not_make_is_no_attempt_and_brings_no_data() {
+    for is_over in [false, true] {
+        let mut sim = one_slot();
+        sim.pause("controller");
+        image("lab/a").create(&sim.world);
+        let name = forge_an_import(&sim);
+        if is_over {
+            sim.quiesce();
+        }
+        sim.resume("controller");
+        sim.run_until("it is told", |world| reason(world, "lab/a") == "NameConflict");
+        let told = status(&sim.world, "lab/a");
+        let message = told.message.unwrap();
+        assert!(message.contains(&name), "{message}");
+        assert_eq!(told.budget.map(|budget| budget.charged), Some(0));
+        sim.settle();
+        let done = status(&sim.world, "lab/a");
+        assert_eq!(done.phase, Some(Phase::Succeeded), "\n{}", sim.story);
+        let reasons: Vec<_> =
+            done.attempts.iter().filter_map(|attempt| attempt.reason.as_deref()).collect();
+        assert_eq!(reasons.last(), Some(&"Succeeded"), "\n{}", sim.story);
+        assert!(reasons.contains(&"NameConflict"), "{reasons:?}\n{}", sim.story);
+        let volume = format!("lab/{}", done.current.unwrap().volume.unwrap());
+        let claim = sim.world.get("PersistentVolumeClaim", &key(&volume)).unwrap();
+        assert!(sim.world.has_complete_data(claim["metadata"]["uid"].as_str().unwrap()));
+        assert!(sim.world.get("Job", &key(&name)).is_none(), "it bore our UID\n{}", sim.story);
+    }
+}
+
+/// The Job of the running import is deleted with `--cascade=orphan`.
+fn orphan(sim: &Sim) {
+    each(sim, "Pod", |pod| pod["metadata"]["ownerReferences"] = json!([]));
+    for name in names(&sim.world, "Job") {
+        sim.world.delete("Job", &key(&name), Propagation::Background);
+    }
+}
+
+#[test]
+fn an_orphaned_pod_that_has_ended_keeps_nothing_of_a_deleted_image() {
+    let mut sim = one_slot();
+    image("lab/a").imports_without_end().create(&sim.world);
+    sim.run_until("its pod runs", |world| is_importing(world, "lab/a"));
+    sim.pause("controller");
+    orphan(&sim);
+    sim.world.delete("VMDiskImage", &key("lab/a"), Propagation::Background);
+    sim.quiesce();
+    sim.resume("controller");
+    image("lab/b").create(&sim.world);
+    sim.settle();
+    assert_eq!(status(&sim.world, "lab/b").phase, Some(Phase::Succeeded), "\n{}", sim.story);
+    for kind in ["PersistentVolumeClaim", "Pod", "Job"] {
+        let mut left = names(&sim.world, kind);
+        left.retain(|name| name.starts_with("lab/a-"));
+        assert!(left.is_empty(), "{left:?}\n{}", sim.story);
+    }
+}
+
+#[test]
+fn an_orphaned_pod_that_has_ended_keeps_nothing_of_a_living_image() {
+    let mut sim = one_slot();
+    image("lab/a").imports_without_end().create(&sim.world);
+    sim.run_until("its pod runs", |world| is_importing(world, "lab/a"));
+    orphan(&sim);
+    let_imports_succeed(&sim.world, "lab/a");
+    sim.settle();
+    assert_eq!(status(&sim.world, "lab/a").phase, Some(Phase::Succeeded), "\n{}", sim.story);
+    let claims = names(&sim.world, "PersistentVolumeClaim");
+    assert_eq!(claims.len(), 1, "{claims:?}\n{}", sim.story);
+    let owned = |pod: &Value| !pod["metadata"]["ownerReferences"].as_array().unwrap().is_empty();
+    assert!(sim.world.list("Pod").iter().all(owned), "\n{}", sim.story);
 }

@@ -1,6 +1,6 @@
 //! The way from nothing to a working cluster, in order.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use kube::{Client, Config};
 
@@ -30,11 +30,31 @@ pub(super) struct Parts {
     _port: ReservedPort,
 }
 
-pub(super) async fn boot(options: Options) -> Result<Parts, Error> {
-    let programs = find_or_build(options.progress.clone()).await?;
-    let state = StateDir::create(options.state_dir.as_deref()).map_err(Error::CreateState)?;
-    let guard = Guard::start(options.grace, state.disposable()).map_err(Error::StartGuard)?;
-    let guard = Arc::new(guard);
+/// What must be there before the first process: where it writes, and who ends it.
+#[derive(Clone)]
+pub(super) struct Ground {
+    pub(super) state: StateDir,
+    pub(super) guard: Arc<Guard>,
+}
+
+impl Ground {
+    pub(super) fn lay(options: &Options) -> Result<Self, Error> {
+        let chosen = options.state_dir.as_deref();
+        let state = StateDir::create(chosen).map_err(|source| Error::CreateState {
+            path: chosen.map_or_else(std::env::temp_dir, Path::to_owned),
+            source,
+        })?;
+        let guard = Guard::start(options.grace, state.disposable()).map_err(Error::StartGuard)?;
+        Ok(Self { state, guard: Arc::new(guard) })
+    }
+}
+
+pub(super) async fn boot(
+    ground: Ground,
+    programs: Programs,
+    options: Options,
+) -> Result<Parts, Error> {
+    let Ground { state, guard } = ground;
     let port = ReservedPort::on_loopback().map_err(Error::ReservePort)?;
     let settings = Settings { programs, address: port.address(), node_times: options.node_times };
 
@@ -61,7 +81,7 @@ pub(super) async fn boot(options: Options) -> Result<Parts, Error> {
     })
 }
 
-async fn find_or_build(progress: Progress) -> Result<Programs, Error> {
+pub(super) async fn find_or_build(progress: Progress) -> Result<Programs, Error> {
     let finding = tokio::task::spawn_blocking(move || {
         Sources::from_env()?.find_or_build(&Program::CONTROL_PLANE, &progress)
     });

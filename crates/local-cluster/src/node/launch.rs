@@ -21,6 +21,8 @@ pub(super) struct Launch {
     pub(super) directory: PathBuf,
     pub(super) termination_log: PathBuf,
     pub(super) log: PathBuf,
+    /// Where the same log stays when the pod's directory is gone.
+    pub(super) kept_log: PathBuf,
 }
 
 /// Where a pod's files are.
@@ -31,6 +33,13 @@ pub(super) fn pod_dir(state_dir: &Path, uid: &str) -> PathBuf {
 /// Where the output of a pod's process goes.
 pub(super) fn log_file(pod_dir: &Path) -> PathBuf {
     pod_dir.join("log")
+}
+
+/// Where the output of a pod's process stays for as long as the cluster does.
+fn kept_log_file(state_dir: &Path, pod: &Pod) -> PathBuf {
+    let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
+    let uid = pod.uid().unwrap_or_default();
+    state_dir.join("logs").join(format!("{namespace}_{name}_{uid}.log"))
 }
 
 /// The container of a pod that runs as a real process: its first one, if it starts the importer by
@@ -69,6 +78,7 @@ pub(super) async fn prepare(
         arguments: arguments.collect(),
         environment: host_environment(pod, environment, &mounts),
         log: log_file(&directory),
+        kept_log: kept_log_file(&context.state_dir, pod),
         directory,
         termination_log,
     })

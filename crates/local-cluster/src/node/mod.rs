@@ -156,7 +156,7 @@ pub struct ProcessNode {
 impl ProcessNode {
     /// Registers the node, reports it Ready and begins to carry its pods.
     pub async fn start(options: NodeOptions) -> Result<Self, NodeError> {
-        let path = options.state_dir.clone();
+        let path = options.state_dir.join("logs");
         tokio::fs::create_dir_all(&path)
             .await
             .map_err(|source| NodeError::PrepareDirectory { path, source })?;

@@ -1,6 +1,8 @@
 //! Processes of pods: each in a process group of its own that the cluster's guard knows.
 
 use std::collections::HashMap;
+use std::io::ErrorKind;
+use std::path::Path;
 use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -41,6 +43,14 @@ impl Groups {
     }
 }
 
+/// One more name for a log, which stays when the pod's directory goes. A container that starts again writes on in it.
+fn keep(log: &Path, kept: &Path) -> std::io::Result<()> {
+    match std::fs::hard_link(log, kept) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        linked => linked,
+    }
+}
+
 /// The process of a pod. Dropping it kills its whole group.
 pub(super) struct RunningProcess {
     process: GuardedProcess,
@@ -53,6 +63,7 @@ impl RunningProcess {
     pub(super) fn spawn(launch: &Launch, pod_uid: &str, groups: &Groups) -> std::io::Result<Self> {
         std::fs::write(&launch.termination_log, b"")?;
         let log = std::fs::File::options().create(true).append(true).open(&launch.log)?;
+        keep(&launch.log, &launch.kept_log)?;
         let mut command = Guard::command(&launch.program, &launch.arguments);
         command.env_clear().envs(&launch.environment).current_dir(&launch.directory);
         command.stdout(log.try_clone()?).stderr(log);

@@ -95,3 +95,33 @@ async fn but_a_chosen_state_directory_stays() {
     cluster.shutdown().await;
     assert!(log.is_file());
 }
+
+#[tokio::test]
+async fn when_its_start_is_given_up() {
+    let state = tempfile::tempdir().unwrap();
+    let (say, mut said) = tokio::sync::mpsc::unbounded_channel();
+    let options = local_cluster::Options {
+        progress: local_cluster::Progress::new(move |line| drop(say.send(line.to_owned()))),
+        state_dir: Some(state.path().join("state")),
+        ..bare()
+    };
+    let api_server_writes = async {
+        said.recv().await.expect("it says that it starts programs");
+        let log = state.path().join("state/logs/kube-apiserver.log");
+        let has_begun = || std::fs::metadata(&log).is_ok_and(|log| log.len() > 0);
+        wait_until("the API server writes", has_begun).await;
+    };
+    tokio::select! {
+        ended = LocalCluster::start(options) => panic!("it did not wait: {:?}", ended.err()),
+        () = api_server_writes => {}
+    }
+    let place = state.path().display().to_string();
+    let is_of_it = |id: &i32| {
+        let command = std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+        is_running(*id) && String::from_utf8_lossy(&command).contains(&place)
+    };
+    let ids = std::fs::read_dir("/proc").unwrap().flatten();
+    let left: Vec<i32> =
+        ids.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_of_it).collect();
+    assert!(left.is_empty(), "drop waits for the end: {left:?}");
+}

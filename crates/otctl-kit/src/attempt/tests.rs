@@ -28,6 +28,9 @@ fn open(number: i64) -> OpenAttempt {
         started_at: None,
         ticket: None,
         budget: None,
+        revision: None,
+        never_ran: false,
+        cut: None,
     }
 }
 
@@ -166,7 +169,11 @@ fn jobs_that_no_record_speaks_for_are_swept() {
     let left = [job(1)];
     assert_eq!(facts(1, None, &left).step(), sweep(1, None));
     let finished = [ended(1)];
-    assert_eq!(facts(1, None, &finished).step(), AttemptStep::Idle, "an ended one goes by its TTL");
+    assert_eq!(
+        facts(1, None, &finished).step(),
+        AttemptStep::Idle,
+        "an ended one is left to people"
+    );
 }
 
 #[test]

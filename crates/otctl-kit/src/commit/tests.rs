@@ -170,6 +170,17 @@ async fn writes_go_in_order_then_the_status_then_the_events() {
 }
 
 #[tokio::test]
+async fn a_deletion_that_is_refused_takes_no_news_with_it() {
+    let answers = [Ok(object("8", None)), Ok(Answer::Done), Err(conflict())];
+    let cluster = Scripted::new(answers);
+    let plan = Plan { clear: vec![delete()], ..plan(vec![], Some(json!({"phase": "Failed"}))) };
+    let error = run(&cluster, &plan).await.unwrap_err();
+    let patch = format!("patch status of {SUBJECT}");
+    assert_eq!(cluster.asked(), [&patch, "create Event", "delete ConfigMap lab/old"]);
+    assert!(error.is_after_status, "the status is not taken back");
+}
+
+#[tokio::test]
 async fn each_status_write_is_guarded_by_the_version_that_the_one_before_left() {
     let cluster = Scripted::default();
     let plan = plan(

@@ -40,7 +40,7 @@ impl<'a> Writer<'a> {
 
     pub(super) async fn carry_out(&mut self, step: &Step<'_>) -> Result<(), WriteError> {
         match step {
-            Step::Write(write) => self.write(&write.action).await,
+            Step::Write(write) | Step::Clear(write) => self.write(&write.action).await,
             Step::Status { whole, .. } => self.patch_status(whole).await,
             Step::Notice(notice) => self.publish(notice).await,
         }

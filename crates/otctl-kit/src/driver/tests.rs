@@ -17,7 +17,7 @@ use crate::clock::SystemClock;
 use crate::cluster::{Answer, Target};
 use crate::error::Category;
 use crate::plan::{Next, Plan};
-use crate::reconciler::{Observation, Refusal, Subject};
+use crate::reconciler::{Observation, Refusal, RefusalCause, Subject};
 use crate::report::Outcome;
 
 /// Tells each pass it begins, and passes as its object's name says.
@@ -65,7 +65,12 @@ impl Reconciler for Named {
     }
 
     fn refused(_: &Seen, refusal: &Refusal<'_>, _: Timestamp) -> Option<Value> {
-        Some(json!({"phase": "refused", "target": refusal.target.to_string()}))
+        match refusal.cause {
+            RefusalCause::Panicked { message } => Some(json!({"phase": "defect", "why": message})),
+            RefusalCause::Api(_) | RefusalCause::Foreign => {
+                Some(json!({"phase": "refused", "target": refusal.target.to_string()}))
+            }
+        }
     }
 }
 
@@ -151,7 +156,8 @@ async fn a_panic_puts_its_object_aside_and_the_others_go_on() {
     let places = running.trigger.places();
     let aside = places.iter().find(|place| place.object == "lab/panic").unwrap();
     assert_eq!((aside.state, aside.failures), ("waiting", 1));
-    assert_eq!(*running.stop().await.taken.lock().unwrap(), [json!("InternalError")]);
+    let told = [json!({"phase": "defect", "why": "index out of bounds"}), json!("InternalError")];
+    assert_eq!(*running.stop().await.taken.lock().unwrap(), told);
 }
 
 #[tokio::test]
@@ -212,7 +218,8 @@ async fn a_pass_tells_what_it_did() {
     );
     assert_eq!(refused.writes, ["status phase, target"]);
     let panicked = pass(&reconciler, &cluster, &Key::new("lab", "panic"), &SystemClock).await;
-    assert_eq!(panicked.outcome, Outcome::Failed(Category::Internal));
+    assert_eq!(panicked.outcome, Outcome::Failed(Category::Panicked));
+    assert_eq!(panicked.writes, ["status phase, why"]);
     assert_eq!(panicked.error.unwrap().chain(), "panicked: index out of bounds");
     let unread = pass(&reconciler, &cluster, &Key::new("lab", "unreachable"), &SystemClock).await;
     assert_eq!(

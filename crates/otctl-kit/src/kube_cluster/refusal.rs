@@ -5,20 +5,24 @@ use http::{HeaderMap, StatusCode, header};
 use kube::core::Status;
 use kube::core::response::reason;
 
-use super::HttpAnswer;
+use super::answer::HttpAnswer;
 use crate::cluster::ApiError;
 
 /// The cause that the API server gives when a namespace goes.
 const NAMESPACE_TERMINATING: &str = "NamespaceTerminating";
 
 /// What an answer that is no success means.
-pub(super) fn of(answer: &HttpAnswer) -> ApiError {
+pub(crate) fn of(answer: &HttpAnswer) -> ApiError {
     let status = status(answer);
     let detail = detail(answer, &status);
     match answer.status {
         StatusCode::CONFLICT if status.reason == reason::ALREADY_EXISTS => ApiError::AlreadyExists,
         StatusCode::CONFLICT => ApiError::Conflict { detail },
-        StatusCode::NOT_FOUND => ApiError::NotFound { detail },
+        StatusCode::NOT_FOUND if status.reason == reason::NOT_FOUND => {
+            ApiError::NotFound { detail }
+        }
+        // A path that nothing serves, in plain text: the kind is missing, and that tells nothing of its objects.
+        StatusCode::NOT_FOUND => ApiError::Unknown { detail },
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => ApiError::Forbidden {
             quota: is_quota(&detail),
             namespace_terminating: causes(&status).any(|cause| cause == NAMESPACE_TERMINATING),
@@ -36,7 +40,7 @@ pub(super) fn of(answer: &HttpAnswer) -> ApiError {
 }
 
 /// `Retry-After` in seconds. The API server never sends it as a date.
-pub(super) fn retry_after(headers: &HeaderMap) -> Option<u64> {
+pub(crate) fn retry_after(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()
 }
 
@@ -125,6 +129,12 @@ mod tests {
         );
         assert_eq!(seconds(refused(429, &json!({"details": {"retryAfterSeconds": 3}}))), Some(3));
         assert_eq!(seconds(told(429, None, b"")), None);
+    }
+
+    #[test]
+    fn a_kind_that_is_not_served_is_no_absence_of_its_objects() {
+        assert!(matches!(refused(404, &json!({"reason": "NotFound"})), ApiError::NotFound { .. }));
+        assert!(told(404, None, b"404 page not found").is_unknown());
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::convert::Infallible;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use http::Response;
-use http_body_util::Full;
+use http::{Response, StatusCode};
+use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -265,7 +265,8 @@ async fn a_request_that_the_server_cannot_serve_is_sent_once() {
 #[tokio::test]
 async fn every_request_is_counted_by_verb_and_code() {
     let metrics = Arc::new(Metrics::new(crate::args::Build::of("test")));
-    let cluster = Server::default().answering(404, "").counted_in(metrics.clone());
+    let absent = json!({"kind": "Status", "reason": "NotFound", "code": 404}).to_string();
+    let cluster = Server::default().answering(404, &absent).counted_in(metrics.clone());
     cluster.call(Request::Get(target())).await.unwrap();
     assert!(
         metrics.render().unwrap().contains("otctl_api_requests_total{code=\"404\",verb=\"get\"} 1")

@@ -7,11 +7,12 @@ use k8s_openapi::api::coordination::v1::Lease;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::lease::{Record, empty, held, vacant};
+use super::lease::{Record, empty, held, term, vacant};
 use super::{BootClock, Moment, Step, Timing, View, boot_clock, step};
 use crate::clock::{Clock, SystemClock};
 use crate::cluster::{Answer, ApiError, Cluster, Request, Target, erase, typed};
 use crate::health::{Health, Pulse};
+use crate::tenure::Tenure;
 
 /// A lease call that takes longer is given up. Shorter than other calls: there must be time for another one.
 const CALL_DEADLINE: Duration = Duration::from_secs(3);
@@ -58,6 +59,7 @@ pub struct Elector {
     clock: Arc<dyn Clock>,
     role: watch::Sender<Role>,
     pulse: Option<Pulse>,
+    tenure: Option<Tenure>,
     view: View,
     /// As last read or written; a PUT starts from it and so carries its resourceVersion.
     lease: Option<Lease>,
@@ -91,6 +93,7 @@ impl Elector {
             clock,
             role,
             pulse: None,
+            tenure: None,
             view,
             lease: None,
             has_claimed: false,
@@ -102,6 +105,13 @@ impl Elector {
     #[must_use]
     pub fn seen_by(mut self, health: &Health) -> Self {
         self.pulse = Some(health.pulse("leader election", SILENCE));
+        self
+    }
+
+    /// Lets `tenure` go on as long as the lease does.
+    #[must_use]
+    pub fn grants(mut self, tenure: &Tenure) -> Self {
+        self.tenure = Some(tenure.clone());
         self
     }
 
@@ -180,12 +190,14 @@ impl Elector {
         self.view.claimed(Record::of(&lease), sent, now);
         self.lease = Some(lease);
         self.is_failing = false;
-        if !led && self.view.leads() {
-            tracing::info!(
+        match (led, self.view.leads()) {
+            (false, true) => tracing::info!(
                 lease = self.candidate.lease,
                 identity = self.candidate.identity,
                 "took the lease"
-            );
+            ),
+            (true, false) => self.tell_loss("the answer to a renewal came too late"),
+            (true, true) | (false, false) => {}
         }
         self.publish();
     }
@@ -207,13 +219,23 @@ impl Elector {
 
     fn step_down(&mut self, why: &'static str) {
         if self.view.leads() {
-            tracing::warn!(lease = self.candidate.lease, why, "stopped leading");
+            self.tell_loss(why);
         }
         self.view.stepped_down();
         self.publish();
     }
 
+    fn tell_loss(&self, why: &str) {
+        tracing::warn!(lease = self.candidate.lease, why, "stopped leading");
+    }
+
     fn publish(&self) {
+        if let Some(tenure) = &self.tenure {
+            if self.view.leads() {
+                tenure.set_term(self.lease.as_ref().map_or(0, term));
+            }
+            tenure.set_end(self.view.deadline());
+        }
         let role = if self.view.leads() { Role::Leading } else { Role::Standby };
         self.role.send_if_modified(|known| std::mem::replace(known, role) != role);
     }

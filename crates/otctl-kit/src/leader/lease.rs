@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::core::ObjectMeta;
 
 /// What decides of a lease. It carries no time of day.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Record {
     /// Who holds it; empty for nobody.
     pub holder: String,
@@ -44,7 +44,7 @@ pub(super) fn empty(namespace: &str, name: &str) -> Lease {
     Lease { metadata, spec: None }
 }
 
-/// `lease` as held by `holder`. Its times are for people, and count transitions as kubectl shows them.
+/// `lease` as held by `holder`. Its times are for people; its transitions count the terms.
 pub(super) fn held(lease: &Lease, holder: &str, duration_seconds: i32, now: Timestamp) -> Lease {
     let old = lease.spec.clone().unwrap_or_default();
     let is_ours = old.holder_identity.as_deref() == Some(holder);
@@ -58,6 +58,12 @@ pub(super) fn held(lease: &Lease, holder: &str, duration_seconds: i32, now: Time
         ..old
     };
     Lease { metadata: lease.metadata.clone(), spec: Some(spec) }
+}
+
+/// How often the lease has changed hands.
+pub(super) fn term(lease: &Lease) -> u64 {
+    let transitions = lease.spec.as_ref().and_then(|spec| spec.lease_transitions);
+    transitions.and_then(|transitions| transitions.try_into().ok()).unwrap_or(0)
 }
 
 /// `lease` given back.

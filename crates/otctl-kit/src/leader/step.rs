@@ -10,7 +10,7 @@ use crate::cluster::ApiError;
 const DURATIONS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
 
 /// The times of leader election, checked when built.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Timing {
     duration: Duration,
     renew_deadline: Duration,
@@ -72,7 +72,7 @@ impl Default for Timing {
 }
 
 /// What a candidate knows.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct View {
     me: String,
     timing: Timing,
@@ -90,7 +90,7 @@ pub struct View {
 }
 
 /// The lease as last read or written.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Seen {
     record: Record,
     /// When this version was first seen here.

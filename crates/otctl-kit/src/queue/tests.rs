@@ -75,6 +75,31 @@ fn a_time_is_kept_and_a_trigger_comes_before_it() {
 }
 
 #[test]
+fn a_clock_that_is_set_back_prolongs_no_delay_and_hastens_no_time_of_day() {
+    let (mut queue, hour) = (Queue::default(), Duration::from_hours(1));
+    for number in 0..2 {
+        queue.wake(&key(number), at(2 * hour));
+        queue.take(at(2 * hour)).unwrap();
+    }
+    queue.finish(&key(0), FAILED, at(2 * hour), 1.0);
+    queue.finish(&key(1), End::Done(Next::At(at(3 * hour))), at(2 * hour), 1.0);
+    assert_eq!(queue.take(at(hour)), None, "the delay is not over");
+    assert_eq!(queue.take(at(hour) + BACKOFF_FROM), Some(key(0)));
+    assert_eq!(queue.take(at(3 * hour) - BACKOFF_FROM), None);
+    assert_eq!(queue.take(at(3 * hour)), Some(key(1)));
+}
+
+#[test]
+fn a_clock_that_is_set_back_does_not_lock_a_key_out() {
+    let (mut queue, hour) = (Queue::default(), Duration::from_hours(1));
+    queue.wake(&key(0), at(2 * hour));
+    queue.take(at(2 * hour)).unwrap();
+    queue.finish(&key(0), End::Failed { at_least: BACKOFF_TO }, at(2 * hour), 1.0);
+    queue.wake(&key(0), at(hour));
+    assert_eq!(queue.next_due(), Some(at(hour) + BACKOFF_TO), "as long as was asked, no longer");
+}
+
+#[test]
 fn a_trigger_during_a_pass_comes_before_the_time_that_the_pass_asked_for() {
     let mut queue = running();
     queue.wake(&key(0), at(START));
@@ -91,11 +116,13 @@ fn a_plan_that_asks_for_the_past_does_not_spin() {
 
 #[test]
 fn failures_back_off_from_5_ms_to_15_min_and_success_resets() {
-    let delays: Vec<u128> = (1..=20).map(|failures| backoff(failures, 1.0).as_millis()).collect();
+    let delays: Vec<u128> = (1..=20)
+        .map(|failures| jittered(failures, BACKOFF_FROM..=BACKOFF_TO, 1.0).as_millis())
+        .collect();
     assert_eq!(&delays[..4], [5, 10, 20, 40]);
     assert_eq!(delays[19], 900_000);
-    assert_eq!(backoff(u32::MAX, 1.0), BACKOFF_TO);
-    assert_eq!(backoff(20, 0.0), BACKOFF_TO / 2);
+    assert_eq!(jittered(u32::MAX, BACKOFF_FROM..=BACKOFF_TO, 1.0), BACKOFF_TO);
+    assert_eq!(jittered(20, BACKOFF_FROM..=BACKOFF_TO, 0.0), BACKOFF_TO / 2);
 
     let mut queue = running();
     queue.finish(&key(0), FAILED, at(START), 1.0);

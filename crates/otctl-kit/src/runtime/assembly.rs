@@ -5,6 +5,7 @@ use kube::Client;
 use tokio::task::JoinHandle;
 
 use super::Context;
+use super::duty::{Duty, Signs};
 use crate::driver::{Driver, DriverOptions, Trigger};
 use crate::queue::Place;
 use crate::reconciler::Reconciler;
@@ -23,10 +24,15 @@ pub struct Controllers {
 pub(super) struct Parts {
     pub(super) streams: Vec<StartStream>,
     pub(super) caches: Vec<Cache>,
+    /// Of each kind that need not be there: when it is known whether it is.
+    pub(super) optional: Vec<Told>,
     pub(super) loops: Vec<Box<dyn Loop>>,
 }
 
 type StartStream = Box<dyn Fn(Client, Shutdown) -> JoinHandle<()> + Send + Sync>;
+
+/// Waits for what [`Store::told`] waits for.
+pub(super) type Told = Box<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// What is asked of a store.
 pub(super) struct Cache {
@@ -73,14 +79,20 @@ impl Controllers {
         self
     }
 
-    /// Like [`watch`](Self::watch), for a kind that need not be installed: no loop waits for its first list, so a
-    /// decision must know what an empty store means ([`Store::is_synced`]).
+    /// Like [`watch`](Self::watch), for a kind that need not be installed: no loop begins before its first complete list
+    /// or the answer that there is no such kind, so a decision must know what an empty store means
+    /// ([`Store::is_synced`]).
     #[must_use]
     pub fn watch_optional<K: Watched>(
         mut self,
         store: &Store<K>,
         options: WatchOptions<K>,
     ) -> Self {
+        let told = store.clone();
+        self.parts.optional.push(Box::new(move || {
+            let store = told.clone();
+            Box::pin(async move { store.told().await })
+        }));
         self.parts.streams.push(stream(store, options));
         self
     }
@@ -107,6 +119,22 @@ impl Controllers {
         );
         wire(&driver.trigger());
         self.parts.loops.push(Box::new(driver));
+        self
+    }
+
+    /// Does something else while leading, beside the loops: `begin` is called when this process begins to lead, and what
+    /// it returns is dropped when that ends. It must beat at least once a minute.
+    #[must_use]
+    pub fn while_leading<F>(
+        mut self,
+        name: &'static str,
+        begin: impl Fn(Signs) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let duty = Duty::new(name, self.context.health.clone(), begin);
+        self.parts.loops.push(Box::new(duty));
         self
     }
 

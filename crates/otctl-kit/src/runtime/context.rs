@@ -13,9 +13,10 @@ use crate::clock::{Clock, SystemClock};
 use crate::cluster::Cluster;
 use crate::health::Health;
 use crate::kube_cluster::{Deadlines, KubeCluster, client};
-use crate::leader::{Candidate, Timing, TimingError};
+use crate::leader::{Candidate, Timing, TimingError, boot_clock};
 use crate::metrics::Metrics;
 use crate::store::Key;
+use crate::tenure::Tenure;
 use crate::watch::WatchOptions;
 
 /// For a TCP connection and its TLS: shorter than any call's deadline, so that another address is tried in time.
@@ -80,21 +81,31 @@ pub struct Context {
     pub metrics: Arc<Metrics>,
     /// Who must show that it lives.
     pub health: Health,
+    /// Until when this process may write.
+    pub tenure: Tenure,
 }
 
 impl Context {
     /// With the API server behind `client`, which must come from [`client`](crate::kube_cluster::client).
     #[must_use]
     pub fn new(settings: Settings, client: Client) -> Self {
-        let metrics = Arc::new(Metrics::new(settings.build));
+        let (metrics, health) = (Arc::new(Metrics::new(settings.build)), Health::default());
+        let tenure = match settings.election {
+            Some(_) => Tenure::not_begun(boot_clock()),
+            None => Tenure::without_end(),
+        };
         let cluster =
-            KubeCluster::new(client.clone(), settings.build.program, Deadlines::default());
+            KubeCluster::new(client.clone(), settings.build.program, Deadlines::default())
+                .counted_in(metrics.clone())
+                .seen_by(health.clone())
+                .during(tenure.clone());
         Self {
             client,
-            cluster: Arc::new(cluster.counted_in(metrics.clone())),
+            cluster: Arc::new(cluster),
             clock: Arc::new(SystemClock),
             metrics,
-            health: Health::default(),
+            health,
+            tenure,
             settings: Arc::new(settings),
         }
     }

@@ -18,17 +18,22 @@ pub(super) fn telling(
     role: watch::Receiver<Role>,
     log_level: Option<LogLevel>,
 ) -> Telling {
-    let (health, context_of, caches, parts) =
-        (context.health.clone(), context.clone(), parts.clone(), parts.clone());
+    let (health, in_touch) = (context.health.clone(), context.health.clone());
+    let (context_of, caches, parts) = (context.clone(), parts.clone(), parts.clone());
     Telling {
         metrics: context.metrics.clone(),
         live: vec![Check::new("loops", move || {
-            none_of(health.wedged().iter().map(|silence| &silence.name), "silent")
+            none_of(health.wedged().iter().map(|silence| &silence.name), "wedged")
         })],
-        ready: vec![Check::new("caches", move || {
-            let absent = caches.caches.iter().filter(|cache| !(cache.is_synced)());
-            none_of(absent.map(|cache| &cache.kind), "not synced")
-        })],
+        ready: vec![
+            Check::new("caches", move || {
+                let absent = caches.caches.iter().filter(|cache| !(cache.is_synced)());
+                none_of(absent.map(|cache| &cache.kind), "not synced")
+            }),
+            Check::new("streams", move || {
+                none_of(in_touch.out_of_touch().iter().map(|silence| &silence.name), "not answered")
+            }),
+        ],
         state: Box::new(move || state(&context_of, &parts, *role.borrow())),
         state_anywhere: context.settings.state_anywhere,
         log_level,

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::Client;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -99,7 +100,17 @@ fn fast() -> Option<Timing> {
 
 impl Running {
     async fn start(api: &Api, settings: Settings, is_open: bool) -> Self {
-        let context = Context::new(settings, api.client());
+        Self::start_with(api.client(), settings, is_open, |_, controllers| controllers).await
+    }
+
+    /// `more` adds to what is watched.
+    async fn start_with(
+        client: Client,
+        settings: Settings,
+        is_open: bool,
+        more: impl FnOnce(&Context, Controllers) -> Controllers,
+    ) -> Self {
+        let context = Context::new(settings, client);
         let (passes, dropped) = (Arc::new(watch::Sender::new(0)), Arc::default());
         let (gate, store) = (watch::Sender::new(is_open), Store::<ConfigMap>::default());
         let counter = Counter {
@@ -115,6 +126,7 @@ impl Running {
                 store.subscribe(move |map| trigger.wake(&Key::of(map)));
             },
         );
+        let controllers = more(&context, controllers);
         let runtime = Runtime::bind(context, controllers, None).await.unwrap();
         let (address, shutdown) = (runtime.address(), Shutdown::new());
         let task = tokio::spawn(runtime.run(shutdown.clone()));
@@ -242,5 +254,41 @@ async fn the_state_tells_who_leads_and_what_is_at_work() {
     assert_eq!(state["loops"]["counter"][0]["state"], "running");
     assert!(state["tasks"]["watch ConfigMap"].is_object(), "{state}");
     running.gate.send_replace(true);
+    running.stop().await;
+}
+
+/// The same server, which first says nothing about Secrets and then that there is no such kind.
+fn without_secrets(api: &Api, is_told: watch::Receiver<bool>) -> Client {
+    let inner = api.client();
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let (inner, mut is_told) = (inner.clone(), is_told.clone());
+        async move {
+            if !request.uri().path().ends_with("/secrets") {
+                return inner.send(request).await;
+            }
+            is_told.wait_for(|is_told| *is_told).await.unwrap();
+            let refusal = http::Response::builder().status(404);
+            Ok(refusal.body(kube::client::Body::empty()).unwrap())
+        }
+    });
+    Client::new(service, "default")
+}
+
+#[tokio::test]
+async fn no_loop_begins_before_it_is_known_whether_an_optional_kind_is_there() {
+    let (api, is_told) = (Api::with_maps(&["a"]), watch::Sender::new(false));
+    let client = without_secrets(&api, is_told.subscribe());
+    let secrets = Store::<Secret>::default();
+    let mut running =
+        Running::start_with(client, settings("only", fast()), true, |context, controllers| {
+            controllers.watch_optional(&secrets, context.watch_all())
+        })
+        .await;
+    api.renewed().await;
+    assert!(running.get("/readyz").await.starts_with("HTTP/1.1 200"), "it need not be there");
+    assert_eq!(*running.passes.borrow(), 0, "a pass began without knowing");
+    is_told.send_replace(true);
+    running.passes(1).await;
+    assert!(!secrets.is_synced(), "there is none");
     running.stop().await;
 }

@@ -178,3 +178,70 @@ fn of_other_kinds_it_has_seen_everything() {
     let fact = Fact::Reached(Version::read("10"));
     assert!(store(vec![]).has_seen(&expect::<Secret>(fact)));
 }
+
+fn version(number: u64) -> Version {
+    Version::read(&number.to_string())
+}
+
+#[test]
+fn what_went_is_not_brought_back_by_an_older_event() {
+    let store = store(vec![config("a", 10), config("b", 11)]);
+    store.apply(Change::Gone(config("a", 12)));
+    store.apply(Change::All(vec![]));
+    store.apply(Change::Present(config("a", 10)));
+    store.apply(Change::Present(config("b", 11)));
+    let mut late = store.listing();
+    late.present(config("a", 12));
+    store.apply(Change::Gone(config("c", 15)));
+    store.apply(Change::Present(config("c", 14)));
+    assert_eq!(held(&store), []);
+    store.apply(Change::Present(config("a", 13)));
+    assert_eq!(held(&store), [("a".to_owned(), 13)], "its successor is another object");
+}
+
+#[test]
+fn a_list_that_comes_in_pieces_takes_nothing_away_before_its_end() {
+    let store = store(vec![config("a", 1), config("b", 2)]);
+    let mut half = store.listing();
+    half.present(config("a", 7));
+    drop(half);
+    assert_eq!(held(&store), [("a".to_owned(), 7), ("b".to_owned(), 2)]);
+    let mut whole = store.listing();
+    whole.present(config("a", 7));
+    whole.complete(version(9)).unwrap();
+    assert_eq!(held(&store), [("a".to_owned(), 7)]);
+}
+
+#[test]
+fn a_list_under_way_does_not_tell_how_far_the_kind_was_seen() {
+    let store = store(vec![config("a", 1)]);
+    let mut listing = store.listing();
+    listing.present(config("z", 100));
+    assert!(!store.has_seen(&reached("50")), "an object of version 50 may come yet");
+    listing.complete(version(101)).unwrap();
+    assert!(store.has_seen(&reached("101")));
+}
+
+#[test]
+fn an_older_list_proves_nothing() {
+    let store = store(vec![config("a", 10), config("b", 11)]);
+    let mut older = store.listing();
+    older.present(config("a", 5));
+    let refused = older.complete(version(6)).unwrap_err();
+    assert_eq!(refused, OlderList { listed: version(6), reached: version(11) });
+    assert_eq!(held(&store), [("a".to_owned(), 10), ("b".to_owned(), 11)]);
+}
+
+#[test]
+fn what_cannot_be_read_is_not_gone() {
+    let store = store(vec![config("a", 1), config("b", 2)]);
+    let mut listing = store.listing();
+    listing.unreadable(Some(Key::new("lab", "a")));
+    listing.complete(version(9)).unwrap();
+    assert_eq!(names(&store.all()), ["a"]);
+    let mut listing = store.listing();
+    listing.unreadable(None);
+    listing.complete(version(10)).unwrap();
+    assert_eq!(names(&store.all()), ["a"], "it may be the one without a name");
+    assert!(store.is_synced());
+}

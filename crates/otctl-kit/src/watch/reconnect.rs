@@ -1,11 +1,14 @@
 //! When and how a stream begins again: pure.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use crate::backoff::jittered;
+
 /// A stream begins no more often than this, however it ended: a server that closes at once is not stormed.
-const INTERVAL: Duration = Duration::from_secs(1);
+pub(super) const INTERVAL: Duration = Duration::from_secs(1);
 /// The first delay after a failure, and the longest.
-const BACKOFF: (Duration, Duration) = (INTERVAL, Duration::from_secs(30));
+const BACKOFF: RangeInclusive<Duration> = INTERVAL..=Duration::from_secs(30);
 /// After so many failures in a row the version itself may be what the server refuses (it was restored, say).
 const FAILURES_OF_A_VERSION: u32 = 3;
 
@@ -20,18 +23,20 @@ pub(super) enum Ended {
     Silent { progressed: bool },
     /// The version is too old (410, as the answer or as an event).
     Expired { progressed: bool },
-    /// Anything else.
-    Failed { progressed: bool },
+    /// The server does not tell lists so; it is asked in pages.
+    Unsupported,
+    /// Anything else; `wait` is what the server asked for.
+    Failed { progressed: bool, wait: Duration },
 }
 
 impl Ended {
     pub(super) fn after_progress(self, progressed: bool) -> Self {
         match self {
-            Self::Listed => self,
+            Self::Listed | Self::Unsupported => self,
             Self::Closed { .. } => Self::Closed { progressed },
             Self::Silent { .. } => Self::Silent { progressed },
             Self::Expired { .. } => Self::Expired { progressed },
-            Self::Failed { .. } => Self::Failed { progressed },
+            Self::Failed { wait, .. } => Self::Failed { progressed, wait },
         }
     }
 }
@@ -57,7 +62,7 @@ impl Reconnect {
     pub(super) fn after(&mut self, ended: Ended, ran: Duration, jitter: f64) -> Again {
         let rest = INTERVAL.saturating_sub(ran);
         match ended {
-            Ended::Listed => Again { pause: Duration::ZERO, relist: false },
+            Ended::Listed | Ended::Unsupported => Again { pause: Duration::ZERO, relist: false },
             Ended::Closed { .. } => {
                 self.failures = 0;
                 Again { pause: rest, relist: false }
@@ -70,10 +75,10 @@ impl Reconnect {
                 self.fail(progressed);
                 Again { pause: self.backoff(jitter).max(rest), relist: true }
             }
-            Ended::Failed { progressed } => {
+            Ended::Failed { progressed, wait } => {
                 self.fail(progressed);
                 let relist = self.failures >= FAILURES_OF_A_VERSION;
-                Again { pause: self.backoff(jitter).max(rest), relist }
+                Again { pause: self.backoff(jitter).max(rest).max(wait), relist }
             }
         }
     }
@@ -82,11 +87,8 @@ impl Reconnect {
         self.failures = if progressed { 1 } else { self.failures.saturating_add(1) };
     }
 
-    /// Doubled each time, the upper half of it random.
     fn backoff(&self, jitter: f64) -> Duration {
-        let (from, to) = BACKOFF;
-        let full = from.saturating_mul(1 << self.failures.saturating_sub(1).min(16)).min(to);
-        full.mul_f64(0.5 + 0.5 * jitter.clamp(0.0, 1.0))
+        jittered(self.failures, BACKOFF, jitter)
     }
 }
 
@@ -97,7 +99,7 @@ mod tests {
     const NOW: Duration = Duration::ZERO;
     const CLOSED: Ended = Ended::Closed { progressed: false };
     const EXPIRED: Ended = Ended::Expired { progressed: false };
-    const FAILED: Ended = Ended::Failed { progressed: false };
+    const FAILED: Ended = Ended::Failed { progressed: false, wait: Duration::ZERO };
 
     fn pauses(ended: Ended, times: usize, jitter: f64) -> Vec<u64> {
         let mut reconnect = Reconnect::default();
@@ -137,8 +139,16 @@ mod tests {
         for _ in 0..5 {
             reconnect.after(FAILED, NOW, 1.0);
         }
-        let pause = reconnect.after(Ended::Failed { progressed: true }, NOW, 1.0).pause;
+        let progressed = Ended::Failed { progressed: true, wait: Duration::ZERO };
+        let pause = reconnect.after(progressed, NOW, 1.0).pause;
         assert_eq!(pause, Duration::from_secs(1));
+    }
+
+    #[test]
+    fn the_server_is_given_the_time_it_asks_for() {
+        let asked = Ended::Failed { progressed: false, wait: Duration::from_secs(20) };
+        let pause = Reconnect::default().after(asked, NOW, 1.0).pause;
+        assert_eq!(pause, Duration::from_secs(20));
     }
 
     #[test]

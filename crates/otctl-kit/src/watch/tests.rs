@@ -17,6 +17,7 @@ use tower::service_fn;
 use super::*;
 use crate::cluster::Target;
 use crate::expectations::{Expectation, Fact};
+use crate::store::Key;
 
 /// One answer of the server.
 enum Reply {
@@ -66,7 +67,11 @@ impl Server {
         Client::new(service_fn(answer), "default")
     }
 
+    /// An old server: it does not tell lists at the beginning of a watch.
     fn answer(&self, at: Duration, query: String) -> Response<Answer> {
+        if query.contains("sendInitialEvents=true") {
+            return full(422, &status(422));
+        }
         self.asked.lock().unwrap().push((at, query));
         let reply = self.replies.lock().unwrap().pop_front().unwrap_or(Reply::Events(Vec::new()));
         match reply {
@@ -76,7 +81,7 @@ impl Server {
             ),
             Reply::Page(items, token) => full(
                 200,
-                &json!({"metadata": {"resourceVersion": "1", "continue": token}, "items": items}),
+                &json!({"metadata": {"resourceVersion": "30", "continue": token}, "items": items}),
             ),
             Reply::Events(events) => {
                 Response::new(StreamBody::new(stream::iter(frames(events))).boxed_unsync())
@@ -171,7 +176,7 @@ async fn it_lists_then_follows_and_goes_on_from_the_last_version_it_saw() {
     let events =
         [event("ADDED", &config("b", 11)), event("DELETED", &config("a", 12)), bookmark(15)];
     let server = Server::new([Reply::List(10, vec![config("a", 5)]), Reply::Events(events.into())]);
-    let (store, _) = watched(&server, Duration::from_millis(1500)).await;
+    let (store, _) = watched(&server, Duration::from_millis(2500)).await;
     assert_eq!(names(&store), ["b"]);
     assert_eq!(server.versions(), ["10", "15"]);
     assert_eq!(server.lists().len(), 1);

@@ -116,6 +116,46 @@ fn everything_may_be_edited_until_there_is_data() {
 }
 
 #[test]
+fn credentials_in_the_address_are_refused_with_where_they_go() {
+    for url in ["https://user:password@images.example.com/a", "http://user@images.example.com"] {
+        let refused = broken(&image(&json!({"spec": {"url": url}})), None);
+        assert!(matches!(&*refused, [only] if only.contains("secretRef")), "{url}: {refused:?}");
+    }
+    for url in ["https://images.example.com/a@b", "https://images.example.com?to=a@b"] {
+        let refused = broken(&image(&json!({"spec": {"url": url}})), None);
+        assert_eq!(refused, Vec::<String>::new(), "{url}");
+    }
+}
+
+#[test]
+fn what_has_another_form_is_refused_with_a_sentence() {
+    let sentences = [
+        ("url", "for S3 write https://BUCKET.s3.REGION.amazonaws.com/KEY", "s3://bucket/key"),
+        ("url", "is an http or https address", "ftp://x/y"),
+        ("url", "is an http or https address", ""),
+        ("url", "without spaces", "https://images.example.com/de bian.qcow2"),
+        ("checksum", "64 hexadecimal digits in lower case", "md5:00"),
+        ("checksum", "as sha256sum prints them", &format!("sha512:{}", "a".repeat(128))),
+        ("checksum", "in lower case", &format!("sha256:{}", "A".repeat(64))),
+        ("secretRef", "is the name of a Secret in the namespace of the image", "other/keys"),
+        ("secretRef", "lower-case letters", "Keys"),
+        ("storageClass", "leave it out for the default", ""),
+        ("snapshotClass", "see kubectl get volumesnapshotclass", "Snap"),
+    ];
+    for (field, sentence, value) in sentences {
+        let found = broken(&image(&json!({"spec": {field: value}})), None);
+        assert!(
+            matches!(&found[..], [only] if only.starts_with(field) && only.contains(sentence)),
+            "{field} = {value:?}: {found:?}"
+        );
+    }
+    for url in ["http://a", "https://a", "https://[::1]:8443/a?b#c", "http://127.0.0.1:99999/x"] {
+        let found = broken(&image(&json!({"spec": {"url": url}})), None);
+        assert_eq!(found, Vec::<String>::new(), "{url}");
+    }
+}
+
+#[test]
 fn the_rest_may_be_edited_at_any_time() {
     let old = synced(&json!({}));
     let edits = [

@@ -107,6 +107,23 @@ async fn what_is_out_of_bounds_is_refused_with_its_field() {
 }
 
 #[tokio::test]
+async fn a_refusal_has_a_sentence_that_says_what_to_write() {
+    let kubectl = Kubectl::shared().await;
+    let namespace = kubectl.cluster.namespace("sentences").await.unwrap();
+    for (field, value, sentence) in [
+        ("url", "s3://bucket/key", "for S3 write https://BUCKET.s3.REGION.amazonaws.com/KEY"),
+        ("url", "ftp://x/y", "url is an http or https address"),
+        ("checksum", "md5:00", "checksum is sha256: and 64 hexadecimal digits"),
+        ("secretRef", "other/keys", "secretRef is the name of a Secret in the namespace"),
+    ] {
+        let wrong = with(image("sentences"), field, json!(value));
+        let refusal = kubectl.apply(&namespace, &wrong).refusal();
+        assert!(refusal.contains(sentence), "{field} = {value}: {refusal}");
+        assert!(!refusal.contains("chars long"), "{field} = {value}: {refusal}");
+    }
+}
+
+#[tokio::test]
 async fn null_is_the_same_as_absent() {
     let kubectl = Kubectl::shared().await;
     let namespace = kubectl.cluster.namespace("null").await.unwrap();

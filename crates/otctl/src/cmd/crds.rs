@@ -10,8 +10,9 @@ use crate::{client, installation, out};
 /// Prints or applies the definitions.
 pub(crate) async fn run(args: &CrdsArgs) -> anyhow::Result<ExitCode> {
     if args.apply {
-        let client = client::connect(&args.cluster).await?;
-        for name in installation::apply_kinds(&client).await? {
+        let cluster = client::connect(&args.cluster).await?;
+        let applied = installation::apply_kinds(&cluster.client).await;
+        for name in applied.with_context(|| cluster.address)? {
             out::line(&format!("customresourcedefinition.apiextensions.k8s.io/{name} applied"));
         }
     } else {

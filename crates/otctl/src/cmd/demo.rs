@@ -41,9 +41,9 @@ pub(crate) async fn run(args: LocalArgs) -> anyhow::Result<ExitCode> {
     let mut interruption = Interruption::listen()?;
     let is_right = tokio::select! {
         played = play(args) => played.inspect_err(|_| out::line(LOOK_CLOSER))?,
-        () = interruption.arrives() => {
+        code = interruption.arrives() => {
             out::line("stopped; everything it started has ended");
-            return Ok(Interruption::exit_code());
+            return Ok(code);
         }
     };
     if is_right {

@@ -14,8 +14,8 @@ use crate::{client, out};
 
 /// Shows the queue: once, or as it changes.
 pub(crate) async fn run(args: &QueueArgs) -> anyhow::Result<ExitCode> {
-    let client = client::connect(&args.cluster).await?;
-    let mut live = Live::open(&client).await?;
+    let cluster = client::connect(&args.cluster).await?;
+    let mut live = Live::open(&cluster.client).await.with_context(|| cluster.address)?;
     match args.output {
         Some(Format::Json) => out::line(&json(&asked_for(live.table(), args))?),
         None if args.once => out::line(&text(&asked_for(live.table(), args))),

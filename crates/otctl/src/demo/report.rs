@@ -15,6 +15,12 @@ use crate::view;
 const FIRST_LOOK: u64 = 64 << 10;
 const PER_INTERRUPTION: u64 = 1 << 20;
 
+/// What the columns count, where that is not what one would guess.
+const LEGEND: &str = "\
+FIRST LOOK is what the probe read to learn format and size, FETCHED what the download took: more than OF only where a
+connection was cut, by what was on its way then (at most 1 MiB for each). An attempt that is cut goes on where it was,
+so cut-twice has one; too-large was refused after the first look.";
+
 #[cfg(test)]
 mod tests;
 
@@ -69,6 +75,7 @@ impl Report {
             "PHASE",
             "REASON",
             "ATTEMPTS",
+            "FIRST LOOK",
             "FETCHED",
             "OF",
             "SHA256 OF THE RESTORED DISK",
@@ -82,7 +89,7 @@ impl Report {
             "Most active at once: {most} of {CONCURRENCY} allowed (slots in the ledger {entries}, import pods {pods}, \
              transfers by the server's count {transfers})."
         );
-        format!("{}\n{peak}\n{}", table.trim_fmt(), verdict(&self.problems()))
+        format!("{}\n{LEGEND}\n{peak}\n{}", table.trim_fmt(), verdict(&self.problems()))
     }
 }
 
@@ -182,13 +189,14 @@ impl Seen {
         format!("{phase} ({})", self.reason)
     }
 
-    fn cells(&self) -> [String; 7] {
+    fn cells(&self) -> [String; 8] {
         [
             self.name.to_owned(),
             self.phase.map_or("-", view::phase).to_owned(),
             self.reason.clone(),
             self.attempts.to_string(),
-            out::size(self.counts.bytes),
+            out::size(self.counts.probe_bytes),
+            out::size(self.fetched()),
             self.size.map_or_else(|| "-".to_owned(), out::size),
             self.hash_cell(),
         ]

@@ -25,6 +25,8 @@ pub struct Launch {
     pub log: PathBuf,
     /// Flags besides those that every controller on a local cluster gets.
     pub flags: Vec<String>,
+    /// Variables besides those of this process, such as where traces go.
+    pub environment: Vec<(String, String)>,
 }
 
 impl Launch {
@@ -36,7 +38,7 @@ impl Launch {
         let kubeconfig =
             cluster.service_account_kubeconfig(DEFAULT_NAMESPACE, DISKIMAGE_CONTROLLER).await?;
         let log = cluster.state_dir().join("logs").join("diskimage-controller.log");
-        Ok(Self { program, kubeconfig, log, flags: Vec::new() })
+        Ok(Self { program, kubeconfig, log, flags: Vec::new(), environment: Vec::new() })
     }
 }
 
@@ -56,6 +58,7 @@ impl ControllerProcess {
             Guard::start(GRACE, None).context("the controller's guard cannot be started")?,
         );
         let mut command = Guard::command(&launch.program, arguments(launch));
+        command.envs(launch.environment.iter().cloned());
         let log = launch.log.clone();
         let output =
             File::create(&log).with_context(|| format!("'{}' cannot be written", log.display()))?;
@@ -74,6 +77,11 @@ impl ControllerProcess {
     /// Where its log is.
     pub fn log(&self) -> &Path {
         &self.log
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> i32 {
+        self.process.id().as_raw()
     }
 
     /// Sends it a signal.

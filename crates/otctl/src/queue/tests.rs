@@ -111,7 +111,7 @@ fn one_without_a_ticket_stands_behind_all_that_have_one_by_age() {
         0,
         vec![],
         vec![image("young", 9), image("old", 8), ticketed("first", 30, "7")],
-        &["1 first Queued Paused", "2 old Queued Paused", "3 young Queued Paused"],
+        &["1 first Queued SlotsBusy", "2 old Queued Paused", "3 young Queued Paused"],
     );
 }
 
@@ -124,7 +124,7 @@ fn one_that_cannot_start_holds_nobody_up() {
         1,
         vec![],
         vec![blocked, ticketed("b", 1, "2")],
-        &["1 b Queued SlotsBusy", "2 a Queued StorageClassNotFound"],
+        &["1 b Queued SlotsBusy", "- a Queued StorageClassNotFound"],
     );
 }
 
@@ -138,14 +138,15 @@ fn a_retry_stands_behind_every_first_ticket_given_until_then() {
             ticketed("later", 1, "3"),
             ticketed("earlier", 2, "2"),
         ],
-        &["1 earlier Queued Paused", "2 retry Queued Paused", "3 later Queued Paused"],
+        &["1 earlier Queued SlotsBusy", "2 retry Queued SlotsBusy", "3 later Queued SlotsBusy"],
     );
 }
 
 #[test]
-fn one_in_backoff_says_so_and_holds_nobody_up() {
+fn one_in_backoff_says_why_it_failed_and_holds_nobody_up() {
     let failed = with(ticketed("failed", 0, "1"), |status| {
         status.next_retry_at = Some(Time(at("2026-05-01T12:05:00Z")));
+        status.conditions = vec![ready("SecretNotFound")];
         let ticket = Some("1".to_owned());
         let revision = Some(revision(&image("failed", 0).spec));
         status.attempts = vec![Attempt { number: 1, ticket, revision, ..Attempt::default() }];
@@ -154,8 +155,22 @@ fn one_in_backoff_says_so_and_holds_nobody_up() {
         1,
         vec![],
         vec![failed, ticketed("next", 1, "2")],
-        &["1 next Queued SlotsBusy", "2 failed Queued Backoff"],
+        &["1 next Queued SlotsBusy", "- failed Queued SecretNotFound"],
     );
+}
+
+#[test]
+fn those_that_are_held_back_wait_all_the_same() {
+    let blocked = |name, minute, ticket| {
+        with(ticketed(name, minute, ticket), |status| {
+            status.conditions = vec![ready("StorageClassNotFound")]
+        })
+    };
+    let images = [blocked("b", 0, "2"), ticketed("c", 1, "3"), blocked("a", 2, "1")].map(Arc::new);
+    let table = table(Some(&queue(0, vec![])), &images, noon());
+    let names: Vec<_> = table.images.iter().map(|row| (row.name.as_str(), row.position)).collect();
+    assert_eq!(names, [("c", Some(1)), ("a", None), ("b", None)]);
+    assert_eq!(table.waiting, 3);
 }
 
 #[test]
@@ -200,6 +215,9 @@ fn a_running_attempt_shows_its_number_and_progress() {
             started_at: None,
             ticket: None,
             budget: None,
+            revision: None,
+            never_ran: false,
+            cut: None,
         };
         status.open_attempt = Some(open);
         status.progress =
@@ -224,6 +242,7 @@ fn one_that_has_its_data_has_all_of_it() {
             etag: None,
             accepts_ranges: true,
             format: ImageFormat::Raw,
+            compression: None,
             virtual_size: None,
         };
         status.source = Some(facts);

@@ -1,5 +1,7 @@
 //! What is left when a run is over, made comparable with what is left of another.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::api::{ApiResource, DynamicObject, ListParams};
@@ -22,6 +24,26 @@ impl Stage {
         })
         .await;
         end_state(objects)
+    }
+
+    /// The same of one namespace, without the ledger and without the namespace's name; nothing while something has not
+    /// settled, or is owned by nobody that is there.
+    pub(crate) async fn end_state_in(&self, namespace: &str) -> Option<EndState> {
+        let everything = self.everything().await;
+        let alive: BTreeSet<String> =
+            everything.iter().map(|object| object["metadata"]["uid"].to_string()).collect();
+        let is_in = |object: &Value| {
+            let of_content = &object["spec"]["volumeSnapshotRef"]["namespace"];
+            object["metadata"]["namespace"] == namespace || *of_content == namespace
+        };
+        let objects: Vec<Value> = everything.into_iter().filter(is_in).collect();
+        let is_settled = |object: &Value| has_settled(object) && !is_orphan(object, &alive);
+        objects.iter().all(is_settled).then(|| {
+            let nameless = |object: Value| object.to_string().replace(namespace, "<namespace>");
+            end_state(objects.into_iter().map(nameless).map(|text| {
+                serde_json::from_str(&text).expect("a name in JSON is replaced by a name")
+            }))
+        })
     }
 
     async fn everything(&self) -> Vec<Value> {
@@ -48,6 +70,13 @@ fn has_settled(object: &Value) -> bool {
         |condition: &Value| condition["type"] == "Complete" || condition["type"] == "Failed";
     let is_over = object["kind"] != "Job" || conditions.into_iter().flatten().any(is_judged);
     is_over && object["metadata"]["deletionTimestamp"].is_null()
+}
+
+/// Whether it has owners, and none of them is there.
+fn is_orphan(object: &Value, alive: &BTreeSet<String>) -> bool {
+    let owners = object["metadata"]["ownerReferences"].as_array();
+    let is_gone = |owner: &Value| !alive.contains(&owner["uid"].to_string());
+    owners.is_some_and(|owners| !owners.is_empty() && owners.iter().all(is_gone))
 }
 
 fn snapshot_kind(kind: &str, plural: &str) -> ApiResource {

@@ -26,6 +26,7 @@ impl Stage {
     /// Creates an image in another namespace.
     pub(crate) async fn create_in(&self, namespace: &str, mut image: VMDiskImage) -> VMDiskImage {
         image.metadata.namespace = Some(namespace.to_owned());
+        self.credentials_in(namespace).await;
         self.images_in(namespace).create(&PostParams::default(), &image).await.unwrap()
     }
 

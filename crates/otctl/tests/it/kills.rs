@@ -1,14 +1,13 @@
 //! Never more than `concurrency`, whenever the controller is killed, and the same end as if it never was.
 
-use std::env;
-use std::fmt::Display;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use image_server::{Behaviour, Content, Fault, ImageServer, On};
+use kube::ResourceExt as _;
 use local_cluster::Options;
 use otctl::demo::peak::{History, Peak};
+use otctl_types::VMDiskImage;
 use otctl_types::diskimage::Phase;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
@@ -16,6 +15,7 @@ use testbed::check;
 use testbed::mask::{EndState, difference};
 
 use crate::controller_log::Log;
+use crate::faults::setting;
 use crate::stage::{Stage, phase};
 use crate::timeline::Timeline;
 
@@ -59,16 +59,6 @@ impl Plan {
         (0..self.kills)
             .map(|_| (random.random_range(1..=most), random.random_ratio(2, 3)))
             .collect()
-    }
-}
-
-fn setting<T: FromStr>(name: &str, default: T) -> T
-where
-    T::Err: Display,
-{
-    match env::var(name) {
-        Ok(text) => text.parse().unwrap_or_else(|error| panic!("{name}={text}: {error}")),
-        Err(_) => default,
     }
 }
 
@@ -121,16 +111,23 @@ async fn run(server: &Arc<ImageServer>, images: usize, moments: &[(usize, bool)]
         stage.start_controller();
     }
     let ended = stage.await_all_ended().await;
-    assert!(
-        ended.iter().all(|image| phase(image) == Some(Phase::Succeeded)),
-        "every image succeeds"
-    );
+    let failed: Vec<String> = ended.iter().filter(|image| !has_succeeded(image)).map(why).collect();
+    assert_eq!(failed, [""; 0], "every image succeeds");
     let (entries, pods) = peak.close().await.unwrap();
     let transfers = server.totals().most_open_data;
     check::expect_none(&check::ledger::intact(&timeline.history().await));
     let end = stage.end_state().await;
     stage.finish().await;
     Outcome { end, peak: Peak { entries, pods, transfers }, mid_pass, took: started.elapsed() }
+}
+
+fn has_succeeded(image: &VMDiskImage) -> bool {
+    phase(image) == Some(Phase::Succeeded)
+}
+
+fn why(image: &VMDiskImage) -> String {
+    let message = image.status.as_ref().and_then(|status| status.message.as_deref());
+    format!("{}: {}", image.name_any(), message.unwrap_or_default())
 }
 
 /// Kills the controller when its log has so many lines about writes, or at the next one after which its pass has more

@@ -7,14 +7,18 @@
     reason = "seeds and figures of a run are part of its result"
 )]
 
+mod bandwidth;
 mod changes;
 mod controller_log;
 mod egress;
 mod end_state;
 mod ending;
+mod faults;
+mod frozen;
 mod hands;
 mod help;
 mod kills;
+mod lanes;
 mod ledger;
 mod places;
 mod policy;
@@ -23,11 +27,13 @@ mod queue;
 mod restarts;
 mod retries;
 mod rights;
+mod s3;
 mod snapshots;
 mod sources;
 mod stage;
 mod strangers;
 mod timeline;
+mod up;
 mod writes;
 
 use std::process::{Command, Output};

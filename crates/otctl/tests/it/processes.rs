@@ -2,7 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::ops::{Deref, DerefMut};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
+
+use nix::unistd::Pid;
+
+use crate::otctl;
 
 /// Wide: a machine may be busy with compilers.
 pub(crate) const SOON: Duration = Duration::from_secs(120);
@@ -10,11 +16,49 @@ pub(crate) const SOON: Duration = Duration::from_secs(120);
 /// A process among all that ever had its id.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Process {
-    id: i32,
+    /// Its id.
+    pub(crate) id: i32,
     parent: i32,
     started: String,
     /// Its command line, with spaces.
     pub(crate) command: String,
+}
+
+/// An `otctl` that a test has started. It ends with the test, however that goes, and its guards end what it started.
+pub(crate) struct Running(Child);
+
+impl Running {
+    /// Starts it; what it prints is read from here.
+    pub(crate) fn start(command: &str) -> Self {
+        Self(otctl().arg(command).stdout(Stdio::piped()).spawn().unwrap())
+    }
+
+    /// Its process id.
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_raw(i32::try_from(self.0.id()).unwrap())
+    }
+}
+
+impl Deref for Running {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl DerefMut for Running {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Errors say that it has ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// Everything that `root` started, and what that started, and so on.
@@ -44,7 +88,8 @@ pub(crate) fn wait_for<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T
     }
 }
 
-fn running() -> impl Iterator<Item = Process> {
+/// All that run.
+pub(crate) fn running() -> impl Iterator<Item = Process> {
     let entries = fs::read_dir("/proc").unwrap().flatten();
     entries.filter_map(|entry| read(entry.file_name().to_str()?.parse().ok()?))
 }

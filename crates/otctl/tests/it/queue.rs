@@ -65,6 +65,33 @@ impl Lab {
     }
 }
 
+#[test]
+fn without_a_cluster_the_way_out_is_named_and_the_cause_is_told_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let refused = |kubeconfig: &str| {
+        let mut command = otctl();
+        command.args(["queue", "--once"]).env("KUBECONFIG", directory.path().join(kubeconfig));
+        let output = command.env_remove("KUBERNETES_SERVICE_HOST").output().unwrap();
+        assert!(!output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let absent = refused("absent");
+    assert!(absent.contains("--kubeconfig or the variable KUBECONFIG"), "{absent}");
+    assert_eq!(absent.matches("No such file").count(), 1, "{absent}");
+
+    // Bound and never accepted from: whoever asks there is refused once it is closed.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let away = format!(
+        "{{apiVersion: v1, kind: Config, current-context: c, contexts: [{{name: c, context: {{cluster: c, user: u}}}}], \
+         clusters: [{{name: c, cluster: {{server: 'http://{address}'}}}}], users: [{{name: u, user: {{}}}}]}}"
+    );
+    std::fs::write(directory.path().join("away"), away).unwrap();
+    let away = refused("away");
+    assert!(away.contains(&format!("http://{address}")) && away.contains("refused"), "{away}");
+}
+
 fn queued(ticket: &str) -> Value {
     json!({"phase": "Queued", "ticket": ticket})
 }
@@ -72,19 +99,31 @@ fn queued(ticket: &str) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn positions_are_computed_from_the_objects() {
     let lab = Lab::start().await;
-    let refused = otctl()
-        .args(["queue", "--once", "--kubeconfig"])
-        .arg(lab.cluster.kubeconfig_path())
-        .output()
-        .unwrap();
-    assert!(!refused.status.success());
-    assert!(
-        String::from_utf8_lossy(&refused.stderr).contains("VMDiskImages cannot be listed"),
-        "no kinds are installed"
-    );
+    expect_refused_without_kinds(&lab);
     let applied = lab.run(&["crds", "--apply"]);
     assert!(applied.contains("vmdiskimages.pelotech.ot applied"), "{applied}");
+    populate(&lab).await;
+    expect_rows(&lab);
+    expect_lines(&lab);
+    lab.cluster.shutdown().await;
+}
 
+fn expect_refused_without_kinds(lab: &Lab) {
+    let mut command = otctl();
+    command.args(["queue", "--once", "--kubeconfig"]).arg(lab.cluster.kubeconfig_path());
+    let refused = command.output().unwrap();
+    assert!(!refused.status.success());
+    let told = String::from_utf8_lossy(&refused.stderr);
+    assert!(told.contains("VMDiskImages cannot be listed"), "no kinds are installed: {told}");
+}
+
+/// One that holds the slot, two that wait for it, and one before them that waits for something else.
+async fn populate(lab: &Lab) {
+    let (status, reason) = ("False", "StorageClassNotFound");
+    let at = "2026-05-01T12:00:00Z";
+    let ready = json!({"type": "Ready", "status": status, "reason": reason, "message": "", "lastTransitionTime": at});
+    let blocked = json!({"phase": "Queued", "ticket": "0", "conditions": [ready]});
+    lab.image("blocked", blocked).await;
     lab.image("third", queued("3")).await;
     lab.image("second", queued("2")).await;
     let progress = json!({"bytes": 1024, "totalBytes": 4096});
@@ -93,33 +132,27 @@ async fn positions_are_computed_from_the_objects() {
         json!({"phase": "Syncing", "ticket": "1", "openAttempt": open, "progress": progress});
     let holder = lab.image("first", active).await;
     lab.ledger(&holder).await;
+}
 
+fn expect_rows(lab: &Lab) {
     let queue: Value = serde_json::from_str(&lab.run(&["queue", "-o", "json"])).unwrap();
     assert_eq!(
         (&queue["limit"], &queue["active"], &queue["waiting"]),
-        (&json!(1), &json!(1), &json!(2))
+        (&json!(1), &json!(1), &json!(3))
     );
-    let rows: Vec<_> = queue["images"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|row| (&row["name"], &row["position"]))
-        .collect();
-    let expected = [("first", Value::Null), ("second", json!(1)), ("third", json!(2))];
-    assert!(
-        rows.iter().zip(&expected).all(|((a, b), (x, y))| *a == x && *b == y) && rows.len() == 3,
-        "{rows:?}"
-    );
-    assert_eq!(
-        (&queue["images"][0]["bytes"], &queue["images"][0]["attempt"]),
-        (&json!(1024), &json!(1))
-    );
-    assert_eq!(queue["images"][1]["reason"], "SlotsBusy");
+    let rows = queue["images"].as_array().unwrap();
+    let places: Vec<_> = rows.iter().map(|row| (&row["name"], &row["position"])).collect();
+    let expected = json!([["first", null], ["second", 1], ["third", 2], ["blocked", null]]);
+    assert_eq!(json!(places), expected);
+    assert_eq!((&rows[0]["bytes"], &rows[0]["attempt"]), (&json!(1024), &json!(1)));
+    assert_eq!(rows[1]["reason"], "SlotsBusy");
+    assert_eq!(rows[3]["reason"], "StorageClassNotFound");
+}
 
+fn expect_lines(lab: &Lab) {
     let text = lab.run(&["queue", "--once", "-n", "default"]);
-    assert!(text.starts_with("1 of 1 active, 2 waiting"), "{text}");
+    assert!(text.starts_with("1 of 1 active, 3 waiting"), "{text}");
     assert!(text.lines().any(|line| line.contains("first") && line.contains("25%")), "{text}");
     let elsewhere = lab.run(&["queue", "--once", "-n", "other"]);
-    assert!(elsewhere.contains("2 waiting") && !elsewhere.contains("second"), "{elsewhere}");
-    lab.cluster.shutdown().await;
+    assert!(elsewhere.contains("3 waiting") && !elsewhere.contains("second"), "{elsewhere}");
 }

@@ -28,9 +28,9 @@ async fn what_needs_a_lost_right_waits_and_says_so_while_the_rest_goes_on() {
     stage.create(&stage.image("before", Content::generated(SIZE, 1), well_behaved())).await;
     stage.await_phase("before", Phase::Succeeded).await;
 
+    let lost = stage.mark();
     bindings(&stage).delete(CLAIMS, &DeleteParams::default()).await.unwrap();
     await_right(&stage, false).await;
-    let lost = stage.mark();
     stage.create(&stage.image("needs-it", Content::generated(SIZE, 2), well_behaved())).await;
     let refused = stage.await_reason("needs-it", "Rejected").await;
     let ready = find(&status(&refused).conditions, READY).cloned().unwrap();

@@ -176,11 +176,8 @@ async fn expect_what_a_class_retains_is_said(stage: &Stage) {
 /// The namespace of a running import is deleted: it goes, and its slot is another's.
 async fn expect_a_namespace_to_go(stage: &Stage) {
     let name = stage.cluster().namespace("doomed").await.unwrap();
-    let mut image =
-        stage.image("doomed", content(), Behaviour::new().then(Fault::stall(300 << 10)));
-    image.metadata.namespace = Some(name.clone());
-    let images: Api<VMDiskImage> = Api::namespaced(stage.client.clone(), &name);
-    images.create(&PostParams::default(), &image).await.unwrap();
+    let image = stage.image("doomed", content(), Behaviour::new().then(Fault::stall(300 << 10)));
+    stage.create_in(&name, image).await;
     until("its transfer is open", async || {
         (stage.server.counts("doomed").open_data == 1).then_some(())
     })

@@ -1,5 +1,7 @@
 //! Sources as they are out there: replaced midway, without ranges, gone, locked, of other bytes than promised.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use image_server::{Behaviour, Content, Fault, On};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
@@ -11,6 +13,8 @@ use serde_json::json;
 use crate::stage::{NAMESPACE, Stage, ready_reason, status, until, well_behaved};
 
 const MIB: u64 = 1 << 20;
+const USER: &str = "user";
+const PASSWORD: &str = "canary-password";
 
 fn hash(content: &Content) -> String {
     format!("sha256:{}", content.disk_hash(8 * MIB).unwrap().hex())
@@ -48,8 +52,7 @@ async fn sources_fail_in_their_own_ways_and_are_told_apart() {
 /// Locked sources: one whose Secret comes later, one with the wrong password.
 async fn create_locked(stage: &Stage) {
     let locked = || {
-        // user:password
-        let value = "Basic dXNlcjpwYXNzd29yZA==".to_owned();
+        let value = format!("Basic {}", STANDARD.encode(format!("{USER}:{PASSWORD}")));
         Behaviour::new().always(Fault::RequireAuthorization { value })
     };
     for (name, secret) in [("locked", "later"), ("wrong-password", "wrong")] {
@@ -57,7 +60,7 @@ async fn create_locked(stage: &Stage) {
         image.spec.secret_ref = Some(secret.to_owned());
         stage.create(&image).await;
     }
-    create_secret(stage, "wrong", "user", "12345").await;
+    create_secret(stage, "wrong", USER, "canary-12345").await;
 }
 
 async fn create_secret(stage: &Stage, name: &str, user: &str, password: &str) {
@@ -82,13 +85,13 @@ async fn expect_a_locked_source_waits_for_its_secret(stage: &Stage) {
         (!stage.active().await.contains(&"locked".to_owned())).then_some(())
     })
     .await;
-    create_secret(stage, "later", "user", "password").await;
+    create_secret(stage, "later", USER, PASSWORD).await;
     let done = status(&stage.await_phase("locked", Phase::Succeeded).await);
     assert_eq!(reasons(&done), ["SecretNotFound", "Succeeded"]);
     assert_eq!(done.budget.unwrap().charged, 1, "waiting is not charged");
     for _ in 0..3 {
         secrets(stage).delete("later", &DeleteParams::default()).await.unwrap();
-        create_secret(stage, "later", "user", "password").await;
+        create_secret(stage, "later", USER, PASSWORD).await;
     }
     let wrong = status(&stage.await_phase("wrong-password", Phase::Failed).await);
     assert_eq!((ready_reason(&wrong), wrong.attempts.len()), ("Forbidden", 1));

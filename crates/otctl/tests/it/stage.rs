@@ -1,6 +1,8 @@
 //! A cluster with the controller on it as it is installed, and everything that a scenario does to it. Nothing here
 //! decides what is right; scenarios do.
 
+mod canary;
+mod collector;
 mod images;
 mod looks;
 
@@ -11,13 +13,16 @@ use std::time::{Duration, Instant};
 use image_server::ImageServer;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReviewSpec};
 use kube::Client;
-use local_cluster::audit::Mark;
 use local_cluster::{LocalCluster, Options};
 use otctl::installation::{self, ControllerProcess, Launch};
 use otctl_types::names::{DEFAULT_NAMESPACE, DEFAULT_POLICY_NAME, DISKIMAGE_CONTROLLER};
 
+use crate::hands::finish_but;
+
+pub(crate) use self::canary::CREDENTIALS;
+use self::collector::Collector;
 pub(crate) use self::images::{has_ended, phase, ready_reason, status, well_behaved};
-pub(crate) use self::looks::{account, names, pod_phase, told};
+pub(crate) use self::looks::{account, answer_of, keep_metrics, names, pod_phase, told};
 
 /// Where images are.
 pub(crate) const NAMESPACE: &str = "labs";
@@ -40,6 +45,7 @@ pub(crate) struct Stage {
     controller: Option<ControllerProcess>,
     launch: Launch,
     starts: usize,
+    collector: Collector,
     /// What images are fetched from.
     pub(crate) server: Arc<ImageServer>,
     /// May do everything.
@@ -70,7 +76,18 @@ impl Stage {
         await_rights(&cluster).await;
         let mut launch = Launch::on(&cluster, program).await.unwrap();
         launch.flags = FLAGS.map(str::to_owned).to_vec();
-        Self { controller: None, launch, starts: 0, server, client, cluster: Some(cluster) }
+        let collector = Collector::start().await;
+        launch.environment = collector.environment();
+        let cluster = Some(cluster);
+        let stage =
+            Self { controller: None, launch, starts: 0, collector, server, client, cluster };
+        stage.credentials_in(NAMESPACE).await;
+        stage
+    }
+
+    /// What controllers here are started with in their environment: where traces go.
+    pub(crate) fn environment(&self) -> Vec<(String, String)> {
+        self.collector.environment()
     }
 
     /// Starts the controller; each start has a log of its own.
@@ -126,22 +143,19 @@ impl Stage {
     }
 
     /// Ends everything, after a look that the controller was never refused for lack of a right.
-    pub(crate) async fn finish(mut self) {
-        let refused: Vec<String> = self
-            .requests(Mark::default())
-            .iter()
-            .filter(|entry| entry.is_forbidden())
-            .map(told)
-            .collect();
-        assert!(refused.is_empty(), "the account lacks rights:\n{}", refused.join("\n"));
-        self.end().await;
+    pub(crate) async fn finish(self) {
+        finish_but(self, |_| false).await;
     }
 
-    /// Ends everything.
+    /// Ends everything, after a look that nothing has told a secret.
     pub(crate) async fn end(&mut self) {
-        if let Some(controller) = self.controller.take() {
-            controller.stop().await.unwrap();
+        if self.controller.is_some() {
+            keep_metrics(self.log()).await;
+            self.stop_controller().await;
+            let traces = self.collector.text();
+            assert!(traces.contains("pass"), "a controller that ends sends its spans");
         }
+        self.expect_secrets_kept();
         if let Some(cluster) = self.cluster.take() {
             cluster.shutdown().await;
         }

@@ -43,10 +43,10 @@ async fn a_successful_image_costs_exactly_what_is_listed() {
     stage.finish().await;
 }
 
-/// Status 4, children 5 and the start, clean-up 3, Events 2, ledger: admission and release.
+/// Status 4, children 5 and the start, clean-up 3, Events 2, ledger: admission, release, the end of the snapshot.
 fn admitted_at_once<'a>(more: &[(&'a str, usize)]) -> Vec<(&'a str, usize)> {
     let mut writes = vec![
-        ("update admissionqueues/status", 2),
+        ("update admissionqueues/status", 3),
         ("patch vmdiskimages/status", 4),
         ("create jobs", 2),
         ("patch jobs", 1),

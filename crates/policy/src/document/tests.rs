@@ -175,7 +175,7 @@ fn names_engines_and_hosts() {
     check_good(
         "allowedSourceHosts",
         "a.example, HTTP://B.example:80",
-        "a.example,http://b.example",
+        "https://a.example,http://b.example",
     );
     check_bad("allowedSourceHosts", "");
     check_bad("allowedSourceHosts", "ftp://a.example");
@@ -208,6 +208,18 @@ fn each_problem_says_what_to_write() {
         "color: no such key, \"blue\" has no effect; accepted is one of concurrency, retryLimit,"
     ));
     assert_eq!(said[3], "concurency: no such key, \"9\" has no effect; accepted is concurrency");
+}
+
+#[test]
+fn a_key_that_nothing_acts_on_is_kept_and_not_in_force() {
+    for key in crate::NOT_ACTED_ON {
+        let (_, problems) = document(&data(&[(key, "Pod")]), &last_good());
+        let said = problems[0].to_string();
+        assert!(said.contains("is kept") && !said.contains("in force"), "{said}");
+    }
+    let marked: Vec<&str> =
+        keys::keys().filter(|key| !key.is_acted_on).map(|key| key.name).collect();
+    assert_eq!(marked.len(), crate::NOT_ACTED_ON.len(), "each of them is a key: {marked:?}");
 }
 
 #[test]

@@ -109,14 +109,54 @@ fn an_address_that_is_listed_does_not_open_names_that_point_to_it() {
 }
 
 #[test]
-fn a_refusal_says_why() {
-    let refusal = hosts("*")
-        .permits(&target("https://a.example:443"), LOOPBACK.parse().unwrap(), &[])
-        .unwrap_err();
-    let because = "a.example is at 127.0.0.1, a loopback address, which is allowed only for a host that allowedSourceHosts lists by its full name";
-    assert_eq!(refusal.to_string(), because);
-    let refusal = hosts("b").permits_host(&target("http://a.example:80")).unwrap_err();
-    assert_eq!(refusal.to_string(), "http://a.example:80 is not in allowedSourceHosts");
+fn a_refusal_says_why_and_which_entry_would_permit_it() {
+    let check = |policy: &str, url: &str, address: &str, because: &str| {
+        let allowed = hosts(policy);
+        let refusal = allowed.permits(&target(url), address.parse().unwrap(), &[]).unwrap_err();
+        assert_eq!(refusal.to_string(), because, "{policy} {url}");
+    };
+    check(
+        "*",
+        "http://127.0.0.1:18999",
+        LOOPBACK,
+        "127.0.0.1 is at 127.0.0.1, a loopback address, which no entry with a * permits: only http://127.0.0.1:18999, the \
+         full name, in allowedSourceHosts does",
+    );
+    let nowhere = |entry: &str| {
+        format!(
+            "no entry of allowedSourceHosts has {entry}, which would permit it; an entry without a scheme means https"
+        )
+    };
+    let listed = "*,http://127.0.0.1:18999";
+    check(listed, "http://nosuch.invalid:80", PUBLIC, &nowhere("http://nosuch.invalid"));
+    check("b", "HTTPS://A.example.:443", PUBLIC, &nowhere("https://a.example"));
+    check("b", "https://[::1]:8443", "::1", &nowhere("https://[::1]:8443"));
+}
+
+#[test]
+fn the_entry_that_a_refusal_names_permits_what_was_refused() {
+    for url in ["http://a.example:80", "https://b:8443", "http://[::1]:8080", "https://10.0.0.9:1"]
+    {
+        for policy in ["*", "c.example", "http://*"] {
+            let allowed = hosts(policy);
+            let refusal = allowed.permits(&target(url), LOOPBACK.parse().unwrap(), &[]);
+            let (Refusal::MatchHost { entry } | Refusal::ReachAddress { entry, .. }) =
+                refusal.unwrap_err();
+            check_yes(&entry, url, LOOPBACK);
+        }
+    }
+}
+
+/// `*` alone is another rule than `*` in a list, so they are never shown alike.
+#[test]
+fn what_a_star_means_is_shown() {
+    check_yes("*", "http://a.example:8080", PUBLIC);
+    for text in ["https://*", "*,https://b", "https://b,*"] {
+        check_no(text, "http://a.example:80", PUBLIC);
+        check_no(text, "https://a.example:8443", PUBLIC);
+        check_yes(text, "https://a.example:443", PUBLIC);
+        assert!(hosts(text).to_string().contains("https://*"), "{text}");
+    }
 }
 
 #[test]
@@ -129,14 +169,30 @@ fn text_is_read_and_shown() {
     check("https://*", "https://*");
     check("*:443", "https://*");
     check("http://*", "http://*");
-    check("*,a", "*,a");
+    check("*,a", "https://*,https://a");
+    check("*,http://127.0.0.1:18999", "https://*,http://127.0.0.1:18999");
     check(
         " *.amazonaws.com ,\n http://minio.local:9000",
-        "*.amazonaws.com,http://minio.local:9000",
+        "https://*.amazonaws.com,http://minio.local:9000",
     );
-    check("https://a.example:443,http://b:80", "a.example,http://b");
-    check("http://[::1]:8080,[2001:db8:0::1]", "http://[::1]:8080,[2001:db8::1]");
-    check("s3-*.example,my_bucket.example", "s3-*.example,my_bucket.example");
+    check("https://a.example:443,http://b:80", "https://a.example,http://b");
+    check("http://[::1]:8080,[2001:db8:0::1]", "http://[::1]:8080,https://[2001:db8::1]");
+    check("s3-*.example,my_bucket.example", "https://s3-*.example,https://my_bucket.example");
+}
+
+#[test]
+fn an_entry_that_cannot_be_read_is_told_apart() {
+    let check = |text: &str, words: &str| {
+        let error = text.parse::<SourceHosts>().unwrap_err().to_string();
+        assert!(error.contains(words), "{text}: {error}");
+    };
+    for text in ["http://127.0.0.1:18999/images", "a.example/", "a?b", "https://a#b", "b,a:80/x"] {
+        check(text, "has a path; an entry ends with its host or its port");
+    }
+    check("http://a:99999", "has a port that is not a number from 1 to 65535");
+    check("ftp://a", "has a scheme other than http and https");
+    check("user@a", "has no valid host");
+    check("a,", "an entry is empty");
 }
 
 #[test]
@@ -261,4 +317,14 @@ fn any_address() -> impl Strategy<Value = IpAddr> {
         (0xfc00..=0xffff_u16).prop_map(|high| [high, 0, 0, 0, 0, 0, 0, 1])
     ];
     prop_oneof![v4.prop_map(IpAddr::from), v6.prop_map(IpAddr::from)]
+}
+
+/// A longer one could not be kept, and the ledger with it. It is kept with the scheme of each entry.
+#[test]
+fn a_list_is_as_long_as_a_status_keeps() {
+    let list = |count: usize| vec!["https://img123.example"; count].join(",");
+    let (longest, longer) = (list(178), list(179));
+    assert!(longest.len() <= 4096 && longer.len() > 4096);
+    assert!(longest.parse::<SourceHosts>().is_ok());
+    assert_eq!(longer.parse::<SourceHosts>(), Err(SourceHostsError::FitList));
 }

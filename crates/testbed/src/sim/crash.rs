@@ -1,9 +1,17 @@
 //! The same scenario once for every write and every way to die at it: the end must be the same.
 
-use crate::fault::{Effect, Fault};
+use crate::fault::{Point, What, at};
 use crate::mask;
 
 use super::Sim;
+
+/// The ways to go wrong at a write.
+const WAYS: [(What, Point); 4] = [
+    (What::Kill, Point::Before),
+    (What::Kill, Point::Commit),
+    (What::Kill, Point::UnderWay),
+    (What::Lose, Point::Commit),
+];
 
 /// What was tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,16 +35,16 @@ pub fn every_crash_point(
     let mut clean = make();
     scenario(&mut clean);
     judge(&clean);
-    let (writes, wanted) = (clean.faults.writes(), clean.end_state());
+    let (writes, wanted) = (clean.faults().writes(), clean.end_state());
     assert!(writes > 0, "a scenario without writes has no crash points");
     let mut runs = 0;
     for nth in 1..=writes {
-        for effect in [Effect::DieBefore, Effect::DieAfter, Effect::DieInFlight, Effect::LoseAnswer]
-        {
-            let told = format!("{effect:?} at write {nth} of {writes}");
-            let mut sim = make().with_fault(Fault::at_write(nth, effect));
+        for (what, point) in WAYS {
+            let fault = at("write").nth(nth).point(point).then(what);
+            let told = format!("{fault} of {writes}");
+            let mut sim = make().with_fault(fault);
             scenario(&mut sim);
-            assert!(sim.faults.unmet().is_empty(), "{told} was never met");
+            assert!(sim.faults().unmet().is_empty(), "{told} was never met");
             let difference = mask::difference(&wanted, &sim.end_state());
             if !difference.is_empty() {
                 sim.fail(&format!("{told} ends otherwise:\n{difference}"));

@@ -22,9 +22,8 @@ use super::news::News;
 use super::{Connection, Factory};
 use crate::check::Linted;
 use crate::clock::VirtualClock;
-use crate::fault::Faults;
 use crate::views::Feed;
-use crate::wire::Wire;
+use crate::wire::{Network, Wire};
 use crate::world::{Version, World};
 
 /// More requests than any pass makes: beyond it, it waits for something that is not the API server.
@@ -152,7 +151,8 @@ pub struct Told {
 
 impl From<&Passed> for Told {
     fn from(passed: &Passed) -> Self {
-        let is_defect = matches!(passed.outcome, Outcome::Failed(Category::Internal));
+        let is_defect =
+            matches!(passed.outcome, Outcome::Failed(Category::Internal | Category::Panicked));
         let end = match passed.outcome {
             Outcome::Rested | Outcome::Wrote => End::Done(passed.next),
             Outcome::Gone => End::Done(Next::Wait),
@@ -235,8 +235,8 @@ impl Process {
         self.running.is_none()
     }
 
-    pub(super) fn start(&mut self, world: &World, faults: &Faults, reads_own_writes: bool) {
-        let wire = Arc::new(Wire::new(world, &self.name, faults));
+    pub(super) fn start(&mut self, world: &World, network: &Network, reads_own_writes: bool) {
+        let wire = Arc::new(Wire::new(world, &self.name, network));
         let cluster: Arc<dyn Cluster> = wire.clone();
         let clock = world.clock().clone();
         let mut instance = (self.factory)(&Connection { cluster, clock, reads_own_writes });

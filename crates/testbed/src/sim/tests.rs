@@ -10,7 +10,7 @@ use super::toy::{Mutation, images, toy};
 use super::{Order, Sim, every_crash_point};
 use crate::builders::{image, key, policy};
 use crate::check::{self, expect_none};
-use crate::fault::{Effect, Fault};
+use crate::fault::{Point, What, at};
 use crate::golden;
 
 /// Two images, the second of which fails, and one slot.
@@ -231,8 +231,8 @@ fn a_pass_that_waits_for_anything_else_is_told() {
 #[test]
 fn a_fault_strikes_the_request_it_names() {
     let mut sim = toy(Order::Fixed, Mutation::None)
-        .with_fault(Fault::at("create Job", Effect::DieAfter))
-        .with_fault(Fault::at("patch status VMDiskImage lab/b", Effect::LoseAnswer).nth(2));
+        .with_fault(at("create Job").point(Point::Commit).then(What::Kill))
+        .with_fault(at("patch status VMDiskImage lab/b").nth(2).then(What::Lose));
     two_images(&mut sim);
     judge(&sim);
     assert_eq!(
@@ -241,13 +241,13 @@ fn a_fault_strikes_the_request_it_names() {
         "{}",
         sim.story
     );
-    assert!(sim.faults.unmet().is_empty());
+    assert!(sim.faults().unmet().is_empty());
 }
 
 #[test]
 fn a_request_under_way_lands_after_its_sender_died() {
-    let mut sim =
-        toy(Order::Fixed, Mutation::None).with_fault(Fault::at("create Job", Effect::DieInFlight));
+    let mut sim = toy(Order::Fixed, Mutation::None)
+        .with_fault(at("create Job").point(Point::UnderWay).then(What::Kill));
     two_images(&mut sim);
     judge(&sim);
     let late = sim.story.lines_with("late from toy: create Job");

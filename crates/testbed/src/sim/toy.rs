@@ -330,6 +330,9 @@ fn begin(
         started_at: None,
         ticket: status.ticket.clone(),
         budget: None,
+        revision: None,
+        never_ran: false,
+        cut: None,
     };
     plan.status = Some(VMDiskImageStatus {
         phase: Some(Phase::Syncing),

@@ -45,7 +45,9 @@ pub(super) fn due(state: &State, id: &Id) -> Option<Deed> {
 fn due_for_snapshot(state: &State, id: &Id) -> Option<Deed> {
     let snapshot = state.get(id).filter(|snapshot| !is_deleting(snapshot))?;
     if !snapshot["status"]["boundVolumeSnapshotContentName"].is_null() {
-        return (snapshot["status"]["readyToUse"] != json!(true)).then_some(Deed::Ready);
+        let has_content = state.get(&content_of(snapshot)).is_some();
+        return (has_content && snapshot["status"]["readyToUse"] != json!(true))
+            .then_some(Deed::Ready);
     }
     let class = Key::new("", text(&snapshot["spec"]["volumeSnapshotClassName"]));
     let claim = state.get(&claim_of(id, snapshot));
@@ -82,8 +84,7 @@ pub(super) fn perform(state: &mut State, id: &Id, deed: Deed) -> String {
         }
         Deed::Ready => {
             let snapshot = state.get(id).expect("a deed is about what is held").clone();
-            let content = Key::new("", text(&snapshot["status"]["boundVolumeSnapshotContentName"]));
-            state.update_status(&Id::new("VolumeSnapshotContent", &content), |content| {
+            state.update_status(&content_of(&snapshot), |content| {
                 content["status"]["readyToUse"] = json!(true);
             });
             state.update_status(id, |snapshot| snapshot["status"]["readyToUse"] = json!(true));
@@ -94,6 +95,12 @@ pub(super) fn perform(state: &mut State, id: &Id, deed: Deed) -> String {
             format!("{id} is dropped")
         }
     }
+}
+
+/// The content that a snapshot says it is bound to.
+fn content_of(snapshot: &Value) -> Id {
+    let name = text(&snapshot["status"]["boundVolumeSnapshotContentName"]);
+    Id::new("VolumeSnapshotContent", &Key::new("", name))
 }
 
 fn claim_of(id: &Id, snapshot: &Value) -> Id {

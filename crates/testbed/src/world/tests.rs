@@ -434,6 +434,16 @@ fn a_snapshot_of_a_running_import_is_not_complete() {
 }
 
 #[test]
+fn a_snapshot_whose_content_is_gone_never_becomes_ready() {
+    let world = world();
+    let bound = json!({"boundVolumeSnapshotContentName": "gone", "readyToUse": false});
+    snapshot("lab/s", "disk").with(|snapshot| snapshot["status"] = bound).create(&world);
+    run(&world);
+    let snapshot = world.get("VolumeSnapshot", &key("lab/s")).unwrap();
+    assert_eq!(snapshot["status"]["readyToUse"], json!(false));
+}
+
+#[test]
 fn a_complete_download_is_found_again_without_a_request() {
     let world = world();
     let owner = importing(&world, Ending::complete(Role::Import));

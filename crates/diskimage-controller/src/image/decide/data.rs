@@ -1,20 +1,24 @@
 //! What becomes of the data: the snapshot, the volume, the loss of both, and what is tidied away.
 
+use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
-use otctl_kit::plan::{Action, Plan, Write};
+use otctl_kit::plan::{Action, Next, Plan, Write};
 use otctl_types::condition::Reason;
-use otctl_types::diskimage::{Phase, VMDiskImageStatus};
+use otctl_types::diskimage::{Current, LateSnapshots, Phase, VMDiskImageStatus};
 
 use super::{Pass, create, delete};
 use crate::children;
 use crate::children::Facts;
 use crate::image::close::{self, with_budget};
 use crate::image::ending::Ending;
-use crate::image::observe::Work;
+use crate::image::observe::{Lane, Work};
 use crate::image::status::Standing;
 use crate::image::verdict::{Verdict, judge, keeps_volume};
 use crate::names::{JobRole, job_name};
-use crate::record::Record;
+use crate::proof::{is_hollow, is_ready};
+
+/// How often the content of a ready snapshot is looked at until both name each other.
+const CONTENT_INTERVAL: SignedDuration = SignedDuration::from_secs(10);
 
 /// What is deleted.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,25 +37,14 @@ impl Pass<'_> {
         mut memory: VMDiskImageStatus,
         ending: &Ending,
     ) -> Plan<VMDiskImageStatus> {
+        if self.wants_snapshot() {
+            return self.snapshot_awaited(memory, self.observed.hall.lane == Lane::Full);
+        }
         let facts = Facts {
             checksum: ending.checksum.clone(),
             disk_checksum: ending.disk_checksum.clone(),
             ..self.facts_of(&memory)
         };
-        if self.wants_snapshot() {
-            let write = create(&children::snapshot::snapshot(&facts), "the data is complete");
-            let standing = Standing {
-                has_data: true,
-                ..self.standing(
-                    Phase::Snapshotting,
-                    Reason::Snapshotting,
-                    "the snapshot is being taken",
-                )
-            };
-            let mut plan = self.write(memory, &standing);
-            plan.writes.push(write);
-            return plan;
-        }
         memory.current = Some(children::current(&facts, None, self.now));
         let mut plan = self.write(memory, &self.succeeded());
         plan.writes.extend(self.observed.claim.object().map(|claim| Write {
@@ -64,7 +57,7 @@ impl Pass<'_> {
     /// Closed without data: one write says so and what follows from it, as the next look would see it.
     pub(super) fn after_failure(&self, memory: VMDiskImageStatus) -> Plan<VMDiskImageStatus> {
         let mut after = self.observed.clone();
-        after.record = Record { status: memory.clone(), ..self.observed.record.clone() };
+        after.record = self.observed.record.with(memory.clone());
         after.entry = None;
         after.imports.clear();
         let pass = Pass { observed: &after, ..*self };
@@ -92,30 +85,145 @@ impl Pass<'_> {
     pub(super) fn snapshotting(
         &self,
         is_missing: bool,
-        trouble: Option<String>,
+        trouble: Option<&str>,
+        late_at: Option<Timestamp>,
     ) -> Plan<VMDiskImageStatus> {
+        let mut memory = with_budget(&self.observed.record);
+        // One that is cut again is not ready because the last one was.
+        if let Some(current) = &mut memory.current {
+            forget_snapshot(current);
+        }
+        memory.next_retry_at = None;
+        let mut plan = self.write(memory, &self.being_snapshotted(trouble));
+        plan.next = late_at.map_or(Next::Wait, Next::At);
+        // Nobody watches contents: one that is bound late, or anew, is found by looking.
+        if self.observed.snapshot.object().is_some_and(|snapshot| is_ready(snapshot)) {
+            let soon = self.now.checked_add(CONTENT_INTERVAL).unwrap_or(Timestamp::MAX);
+            plan.next = plan.next.or(Next::At(soon));
+        }
+        if is_missing {
+            plan.writes.push(create(
+                &children::snapshot::snapshot(&self.facts_kept()),
+                "the data is complete and the queue lists it",
+            ));
+        }
+        plan
+    }
+
+    fn being_snapshotted(&self, trouble: Option<&str>) -> Standing {
         let (reason, message) = match trouble {
+            // Only what is shown depends on this word of gRPC, which drivers hand through.
+            Some(trouble) if trouble.contains("code = ResourceExhausted") => (
+                Reason::SnapshotThrottled,
+                format!(
+                    "the snapshot waits for the storage's own limits; its driver says: {trouble}"
+                ),
+            ),
             Some(trouble) => (
                 Reason::SnapshotFailed,
                 format!("the snapshot is not ready yet; its driver says: {trouble}"),
             ),
             None => (Reason::Snapshotting, "the snapshot is being taken".to_owned()),
         };
-        let standing =
-            Standing { has_data: true, ..self.standing(Phase::Snapshotting, reason, message) };
+        Standing { has_data: true, ..self.standing(Phase::Snapshotting, reason, message) }
+    }
+
+    /// The data is complete and its snapshot was not asked for yet.
+    pub(super) fn snapshot_queued(&self, is_full: bool) -> Plan<VMDiskImageStatus> {
         let mut memory = with_budget(&self.observed.record);
-        // One that is cut again is not ready because the last one was.
-        if let Some(current) = memory.current.as_mut().filter(|_| is_missing) {
-            current.snapshot = None;
+        if let Some(current) = &mut memory.current {
+            forget_snapshot(current);
         }
+        memory.next_retry_at = None;
+        self.snapshot_awaited(memory, is_full)
+    }
+
+    /// While there is room the next look asks for it, so no more is said than that it is being taken.
+    fn snapshot_awaited(
+        &self,
+        memory: VMDiskImageStatus,
+        is_full: bool,
+    ) -> Plan<VMDiskImageStatus> {
+        let throttled = || {
+            let limit = self.observed.policy.snapshot_concurrency;
+            let message = format!(
+                "the data is complete; its snapshot waits, since {limit} are being taken, as many as snapshotConcurrency of \
+                 the policy allows"
+            );
+            let standing = self.standing(Phase::Snapshotting, Reason::SnapshotThrottled, message);
+            Standing { has_data: true, ..standing }
+        };
+        let standing = if is_full { throttled() } else { self.being_snapshotted(None) };
+        self.write(memory, &standing)
+    }
+
+    /// Replaced without a new download: on record first, so that none is counted twice.
+    pub(super) fn snapshot_late(
+        &self,
+        trouble: Option<&str>,
+        is_noted: bool,
+    ) -> Plan<VMDiskImageStatus> {
+        let mut memory = with_budget(&self.observed.record);
+        let (replaced, _) = self.observed.record.late_snapshots();
+        let snapshot = self.observed.snapshot.object();
+        let uid = snapshot.and_then(|snapshot| snapshot.uid()).unwrap_or_default();
+        let count = if is_noted { replaced } else { replaced.saturating_add(1) };
+        memory.late_snapshots = Some(LateSnapshots {
+            count: i32::try_from(count).unwrap_or(i32::MAX),
+            last_uid: uid.clone(),
+        });
+        let message = format!(
+            "{}; it is replaced, {count} of {} times",
+            self.lateness(trouble),
+            self.observed.policy.retry_limit
+        );
+        let standing = Standing {
+            has_data: true,
+            ..self.standing(Phase::Snapshotting, Reason::SnapshotFailed, message)
+        };
         let mut plan = self.write(memory, &standing);
-        if is_missing {
-            plan.writes.push(create(
-                &children::snapshot::snapshot(&self.facts_kept()),
-                "there is data and no snapshot of it",
-            ));
+        let is_going =
+            snapshot.is_none_or(|snapshot| snapshot.metadata.deletion_timestamp.is_some());
+        if let Some(snapshot) = snapshot.filter(|_| !is_going) {
+            let target = children::target(&**snapshot);
+            // One that has become ready since it was seen may be the only copy by now.
+            let version = snapshot.metadata.resource_version.clone();
+            plan.clear.push(delete(target, &uid, version, "it was not ready in time"));
         }
         plan
+    }
+
+    pub(super) fn snapshot_given_up(
+        &self,
+        trouble: Option<&str>,
+        replaced: u32,
+    ) -> Plan<VMDiskImageStatus> {
+        let late = self.lateness(trouble);
+        let message = self
+            .with_way_out(&format!("{late}, and {replaced} before it neither; the data is kept"));
+        let standing = Standing {
+            has_data: true,
+            ..self.standing(Phase::Failed, Reason::SnapshotFailed, message)
+        };
+        self.tell(&standing)
+    }
+
+    fn lateness(&self, trouble: Option<&str>) -> String {
+        let limit = policy::duration::format(self.observed.policy.snapshot_timeout);
+        let said = trouble.map_or("its driver says nothing".to_owned(), |trouble| {
+            format!("its driver says: {trouble}")
+        });
+        format!("the snapshot was not ready within {limit}; {said}")
+    }
+
+    /// When a snapshot that was refused is asked for again: after half of the time that the data has waited for it, and
+    /// within the bounds of everything that waits.
+    pub(super) fn snapshot_again_at(&self) -> Option<Timestamp> {
+        let ended = self.observed.record.last_ended().and_then(|last| last.ended_at.as_ref());
+        let waited = ended.map_or(SignedDuration::ZERO, |at| self.now.duration_since(at.0));
+        let (least, most) = (close::WAITING_BASE, close::WAITING_MAX);
+        let wait = waited.unsigned_abs().div_f64(2.0).clamp(least, most);
+        self.now.checked_add(wait).ok()
     }
 
     pub(super) fn restoring(&self, is_missing: bool) -> Plan<VMDiskImageStatus> {
@@ -128,6 +236,7 @@ impl Pass<'_> {
             )
         };
         let mut plan = self.tell(&standing);
+        plan.clear.extend(self.hollow_claim());
         if is_missing {
             plan.writes.push(create(
                 &children::claim::restored(&self.facts_kept()),
@@ -141,13 +250,25 @@ impl Pass<'_> {
         self.after_failure(close::lose(&self.observed.record, &self.observed.policy, self.now))
     }
 
-    /// A snapshot that proves no data must be gone before there is a new volume: it would be cut half full.
+    /// A claim with nothing behind it must be gone before there is a new one of its name.
+    fn hollow_claim(&self) -> Option<Write> {
+        let claim = self.observed.claim.object().filter(|claim| is_hollow(claim))?;
+        let is_going = claim.metadata.deletion_timestamp.is_some();
+        let uid = claim.uid().unwrap_or_default();
+        let version = claim.metadata.resource_version.clone();
+        let target = children::target(&**claim);
+        (!is_going).then(|| delete(target, &uid, version, "there is no data behind it"))
+    }
+
+    /// A snapshot that proves no data must be gone before there is a new volume: it would be cut half full. One that has
+    /// become ready since it was seen proves it.
     fn worthless_snapshot(&self) -> Option<Write> {
         let snapshot = self.observed.snapshot.object()?;
         let is_going = snapshot.metadata.deletion_timestamp.is_some();
         let uid = snapshot.metadata.uid.clone().unwrap_or_default();
         let target = children::target(&**snapshot);
-        (!is_going).then(|| delete(target, &uid, None, "its volume went before it was taken"))
+        let version = snapshot.metadata.resource_version.clone();
+        (!is_going).then(|| delete(target, &uid, version, "its volume went before it was taken"))
     }
 
     pub(super) fn ready(&self) -> Plan<VMDiskImageStatus> {
@@ -204,6 +325,9 @@ impl Pass<'_> {
         if what != Tidy::Leftovers {
             plan.writes.extend(self.worthless_snapshot());
         }
+        if what == Tidy::OtherRevisions {
+            plan.clear.extend(self.hollow_claim());
+        }
         for (target, uid) in &observed.outdated {
             plan.clear.push(delete(target.clone(), uid, None, "it is of another revision"));
         }
@@ -241,4 +365,9 @@ impl Pass<'_> {
         let name = job_name(&self.image.name_any(), &uid, revision, JobRole::Import, work.number);
         work.job.name_any() == name
     }
+}
+
+/// No snapshot is ready for consumers any more.
+fn forget_snapshot(current: &mut Current) {
+    (current.snapshot, current.snapshot_uid) = (None, None);
 }

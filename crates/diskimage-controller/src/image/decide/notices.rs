@@ -22,6 +22,10 @@ impl Pass<'_> {
             let is_asked_for = matches!(last.reason.as_deref(), Some("Suspended" | "Superseded"));
             notices.push(notice(!is_asked_for, last.reason.clone().unwrap_or_default(), text));
         }
+        let late = |status: &VMDiskImageStatus| status.late_snapshots.as_ref().map(|it| it.count);
+        if late(after) > late(before) {
+            notices.push(notice(true, "SnapshotFailed".to_owned(), message.clone()));
+        }
         match after.phase {
             phase if phase == before.phase => {}
             Some(Phase::Queued) if before.phase.is_none() => {

@@ -5,17 +5,22 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use otctl_kit::plan::{Action, Next, Plan, Write};
 use otctl_types::condition::Reason;
-use otctl_types::diskimage::{OpenAttempt, Phase, Progress, VMDiskImageStatus};
+use otctl_types::diskimage::{Cut, OpenAttempt, Phase, Progress, VMDiskImageStatus};
 use otctl_types::import;
+use serde_json::json;
 
 use super::{Pass, create, delete};
 use crate::children;
 use crate::image::close::{Closing, close, to_i64, with_budget};
 use crate::image::ending::Ending;
+use crate::image::observe::Work;
+use crate::jobs;
 
 /// The most often that progress is written, and the step in percent below which it is not.
 const PROGRESS_INTERVAL: SignedDuration = SignedDuration::from_secs(30);
 const PROGRESS_STEP: u64 = 10;
+/// In place of the percentage, while the import cannot be asked.
+const UNKNOWN: &str = "unknown";
 
 impl Pass<'_> {
     pub(super) fn probing(&self, is_missing: bool, number: i64) -> Plan<VMDiskImageStatus> {
@@ -24,7 +29,9 @@ impl Pass<'_> {
             Reason::Probing,
             "the first bytes of the source are looked at",
         );
-        let mut plan = self.tell(&standing);
+        // The ticket of an image that was admitted at once stands in its entry alone, and until it stands here nobody
+        // else gets one: a source that does not answer must not hold up those behind it.
+        let mut plan = self.write(self.ticketed(with_budget(&self.observed.record)), &standing);
         if is_missing {
             plan.writes.push(create(&children::probe::job(&self.facts(number)), "it was admitted"));
         }
@@ -51,20 +58,52 @@ impl Pass<'_> {
     }
 
     pub(super) fn recording(&self, number: i64, job: String) -> Plan<VMDiskImageStatus> {
-        let mut memory = with_budget(&self.observed.record);
-        let ticket = self.observed.entry.as_ref().map(|entry| entry.ticket.clone());
+        let record = &self.observed.record;
+        let mut memory = self.ticketed(with_budget(record));
         memory.source = self.source(number);
         memory.last_attempt = Some(number);
-        memory.ticket = ticket.clone().or(memory.ticket);
-        memory.queued_at = memory.queued_at.or(Some(Time(self.now)));
         memory.next_retry_at = None;
-        let since = self.observed.entry.as_ref().map(|entry| entry.since.clone());
-        let budget = Some(self.observed.record.budget_key.clone());
-        let open = OpenAttempt { number, job_uid: job, started_at: since, ticket, budget };
-        memory.open_attempt = Some(open);
+        let entry = self.observed.entry.as_ref();
+        memory.open_attempt = Some(OpenAttempt {
+            number,
+            job_uid: job,
+            started_at: entry.map(|entry| entry.since.clone()),
+            ticket: entry.map(|entry| entry.ticket.clone()),
+            budget: Some(record.budget_key.clone()),
+            revision: Some(record.revision.clone()),
+            never_ran: false,
+            cut: None,
+        });
         let standing =
             self.standing(Phase::Syncing, Reason::Importing, "the data is being fetched");
-        self.write(memory, &standing)
+        let mut plan = self.write(memory, &standing);
+        plan.clear.extend(self.earlier_imports());
+        plan
+    }
+
+    /// Import Jobs of attempts that are closed. The last one is kept for people until the next attempt begins.
+    fn earlier_imports(&self) -> Vec<Write> {
+        let last = self.observed.record.last();
+        let is_over = |work: &&Work| {
+            work.number <= last
+                && work.has_ended()
+                && work.job.metadata.deletion_timestamp.is_none()
+        };
+        let delete = |work: &Work| {
+            let uid = work.job.uid().unwrap_or_default();
+            delete(children::target(&*work.job), &uid, None, "a later attempt has begun")
+        };
+        self.observed.imports.iter().filter(is_over).map(delete).collect()
+    }
+
+    /// The memory with the ticket of the slot that is held.
+    fn ticketed(&self, memory: VMDiskImageStatus) -> VMDiskImageStatus {
+        let ticket = self.observed.entry.as_ref().map(|entry| entry.ticket.clone());
+        VMDiskImageStatus {
+            ticket: ticket.or(memory.ticket),
+            queued_at: memory.queued_at.or(Some(Time(self.now))),
+            ..memory
+        }
     }
 
     pub(super) fn starting(&self, job: &str) -> Plan<VMDiskImageStatus> {
@@ -82,31 +121,73 @@ impl Pass<'_> {
     /// Progress is written at most every 30 s and in steps of 10 %, whichever is rarer.
     pub(super) fn importing(&self) -> Plan<VMDiskImageStatus> {
         let mut memory = with_budget(&self.observed.record);
-        let started = memory.open_attempt.as_ref().and_then(|open| open.started_at.as_ref());
-        let since = memory
-            .progress
-            .as_ref()
-            .and_then(|told| told.at.as_ref())
-            .or(started)
-            .map_or(self.now, |at| at.0);
-        let due = since.checked_add(PROGRESS_INTERVAL).unwrap_or(Timestamp::MAX);
-        let told = memory.progress.as_ref().map_or(0, |told| told.bytes);
-        if let Some(seen) = self
-            .observed
-            .progress
-            .as_ref()
-            .filter(|seen| self.now >= due && is_worth_telling(seen, told))
-        {
-            memory.progress = Some(progress(seen, self.now));
+        if let Some(open) = &mut memory.open_attempt {
+            open.never_ran = false;
+        }
+        let due = self.progress_due(&memory);
+        if self.now >= due {
+            memory.progress = self.progress_now(&memory).or(memory.progress);
         }
         let standing =
             self.standing(Phase::Syncing, Reason::Importing, "the data is being fetched");
-        let later = self.now.checked_add(PROGRESS_INTERVAL).unwrap_or(Timestamp::MAX);
         Plan {
-            next: Next::At(if due > self.now { due } else { later }),
+            next: Next::At(if due > self.now { due } else { self.next_look() }),
             writes: self.missing_claims(),
             ..self.write(memory, &standing)
         }
+    }
+
+    /// Progress is told no sooner.
+    fn progress_due(&self, memory: &VMDiskImageStatus) -> Timestamp {
+        let started = memory.open_attempt.as_ref().and_then(|open| open.started_at.as_ref());
+        let told = memory.progress.as_ref().and_then(|told| told.at.as_ref());
+        let since = told.or(started).map_or(self.now, |at| at.0);
+        since.checked_add(PROGRESS_INTERVAL).unwrap_or(Timestamp::MAX)
+    }
+
+    /// Timers are looked at as often as the shortest of them asks for.
+    fn next_look(&self) -> Timestamp {
+        let policy = &self.observed.policy;
+        let shortest = policy.stall_timeout.min(policy.bind_timeout);
+        let wait = shortest.min(PROGRESS_INTERVAL.unsigned_abs());
+        self.now.checked_add(wait).unwrap_or(Timestamp::MAX)
+    }
+
+    /// Progress that is worth telling: what was fetched since, or that nobody knows how much it is.
+    fn progress_now(&self, memory: &VMDiskImageStatus) -> Option<Progress> {
+        let talk = self.observed.talk.as_ref()?;
+        let told = memory.progress.as_ref();
+        let was_unknown = told.is_some_and(|told| told.percent.as_deref() == Some(UNKNOWN));
+        if talk.unknown_for.is_some_and(|unknown| unknown >= PROGRESS_INTERVAL.unsigned_abs()) {
+            let unknown = Progress {
+                percent: Some(UNKNOWN.to_owned()),
+                at: Some(Time(self.now)),
+                ..told.cloned().unwrap_or_default()
+            };
+            return (!was_unknown).then_some(unknown);
+        }
+        let seen = talk.progress.as_ref().filter(|_| talk.unknown_for.is_none())?;
+        let is_news = was_unknown || is_worth_telling(seen, told.map_or(0, |told| told.bytes));
+        is_news.then(|| progress(seen, self.now))
+    }
+
+    /// On record before the Job is deleted, since nothing tells it afterwards.
+    pub(super) fn cutting(&self, cut: Cut) -> Plan<VMDiskImageStatus> {
+        let mut memory = with_budget(&self.observed.record);
+        let message = format!("the attempt is ended: {}", cut.message);
+        let open = memory.open_attempt.as_mut();
+        let job = open.map(|open| {
+            open.cut = Some(cut);
+            open.job_uid.clone()
+        });
+        let standing = self.standing(Phase::Syncing, Reason::Stopping, message);
+        let mut plan = self.write(memory, &standing);
+        if let Some(work) = job.as_deref().and_then(|job| self.observed.import(job)) {
+            let uid = work.job.uid().unwrap_or_default();
+            let target = children::target(&*work.job);
+            plan.clear.push(delete(target, &uid, None, "it does not come to an end by itself"));
+        }
+        plan
     }
 
     /// Claims that were deleted before the pod could use them. A view that is behind is given time first.
@@ -143,20 +224,78 @@ impl Pass<'_> {
             .next();
         let mut plan = Plan::rest("");
         if let Some(target) = target {
+            plan.writes.extend(self.never_ran(job));
             plan.writes.push(delete(target, job, resource_version, "it may not go on"));
         }
         self.look_again(plan)
     }
 
+    /// Once its Job is gone nothing tells any more that the open attempt never ran, and it would be charged.
+    fn never_ran(&self, job: &str) -> Option<Write> {
+        let mut memory = (*self.observed.record.status).clone();
+        let open = memory.open_attempt.as_mut().filter(|open| open.job_uid == job)?;
+        let work = self.observed.import(job)?;
+        let has_run = work.pods.iter().any(|pod| jobs::pod_has_run(pod));
+        let is_unstarted = jobs::was_never_started(&work.job) || self.observed.leaving.is_some();
+        if has_run || !is_unstarted || open.never_ran {
+            return None;
+        }
+        open.never_ran = true;
+        Some(Write { action: Action::Remember(json!(memory)), because: "no pod of its Job ran" })
+    }
+
     /// The attempt is closed; if it brought the data, what is made of it goes first, since it carries the hashes that
     /// only the ended pod still knows.
     pub(super) fn closed(&self, number: i64, ending: &Ending) -> Plan<VMDiskImageStatus> {
+        let ending = &self.with_names(ending.clone());
         let memory = self.memory_after(number, ending);
         match &ending.failure {
             None if self.has_volume() => self.fetched(memory, ending),
             // Success without the volume it was written to is none: the next look finds the data lost.
             None | Some(_) => self.after_failure(memory),
         }
+    }
+
+    /// The importer knows neither the policy nor the name of its Secret: both are told where a person must change them.
+    fn with_names(&self, mut ending: Ending) -> Ending {
+        use import::ImportReason::{AddressRefused, Forbidden, SecretKeyMissing, SecretNotFound};
+        let Some(failure) = &mut ending.failure else { return ending };
+        let Reason::Import(reason) = failure.reason else { return ending };
+        match (reason, self.secret()) {
+            (AddressRefused, _) => failure.message.push_str(&self.hosts_in_effect()),
+            (SecretNotFound, Some(secret)) => {
+                failure.message = format!("Secret {secret} does not exist, or is empty");
+            }
+            (SecretKeyMissing, Some(secret)) => {
+                failure.message = format!("Secret {secret}: {}", failure.message);
+            }
+            (Forbidden, Some(secret)) => {
+                failure.message.push_str(&format!("; asked with Secret {secret}"));
+            }
+            (Forbidden, None) => {
+                failure.message.push_str("; asked without a Secret: secretRef is not set");
+            }
+            _ => {}
+        }
+        ending
+    }
+
+    /// `namespace/name` of the Secret.
+    fn secret(&self) -> Option<String> {
+        let name = self.image.spec.secret_ref.as_deref()?;
+        Some(format!("{}/{name}", self.image.namespace().unwrap_or_default()))
+    }
+
+    /// The list that refused an address, and that it may not be the one that was written last.
+    fn hosts_in_effect(&self) -> String {
+        let list = &self.observed.policy.allowed_source_hosts;
+        let kept = if self.observed.hall.is_policy_valid {
+            ""
+        } else {
+            ", and the policy has values that cannot be read, whose last good ones stay in effect: see PolicyValid of \
+             AdmissionQueue vmdiskimages"
+        };
+        format!("; allowedSourceHosts in effect is '{list}'{kept}")
     }
 
     fn has_volume(&self) -> bool {
@@ -194,7 +333,7 @@ fn progress(seen: &import::Progress, now: Timestamp) -> Progress {
     let percent = seen
         .total_bytes
         .filter(|total| *total > 0)
-        .map(|total| format!("{}%", seen.bytes.saturating_mul(100) / total));
+        .map(|total| format!("{}%", (seen.bytes.saturating_mul(100) / total).min(100)));
     Progress {
         bytes: to_i64(seen.bytes),
         total_bytes: seen.total_bytes.map(to_i64),

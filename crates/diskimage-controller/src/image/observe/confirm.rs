@@ -16,12 +16,12 @@ use otctl_types::{AdmissionQueue, VMDiskImage};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Observed, Presence, Work};
+use super::{Lane, Observed, Presence, Work};
 use crate::image::Image;
-use crate::image::verdict::has_data;
+use crate::image::verdict::{has_data, keeps_volume};
 use crate::jobs;
 use crate::names::{self};
-use crate::proof::is_ready;
+use crate::proof::{is_going, is_hollow, is_ready};
 use crate::snapshots::{VolumeSnapshot, VolumeSnapshotContent};
 use crate::views::queue_key;
 
@@ -49,7 +49,7 @@ impl Image {
     ) -> Result<Vec<Arc<Pod>>, ApiError> {
         let owner = labels.get(OWNER_LABEL).map(String::as_str).unwrap_or_default();
         let pods = self.reader.list::<Pod>(namespace, &format!("{OWNER_LABEL}={owner}")).await?;
-        Ok(owned(pods, job_uid))
+        Ok(made_by(pods, job_uid))
     }
 
     /// The consistent read that the protocol asks for.
@@ -73,7 +73,8 @@ impl Image {
     }
 
     /// I4: no Job of the recorded UID, then no pod of it. Without a selector: views go by label, and labels can be taken
-    /// off a Job that runs, but not its owner. A Job that is there after all counts as seen.
+    /// off a Job that runs. A Job that is there after all counts as seen; one that this image does not own any more is
+    /// left alone, and counts as gone when it runs nothing.
     async fn find_recorded(
         &self,
         observed: &mut Observed,
@@ -83,43 +84,61 @@ impl Image {
         let jobs = self.reader.list::<Job>(namespace.as_deref(), "").await?;
         let recorded = jobs.into_iter().find(|job| job.uid().as_deref() == Some(&open.job_uid));
         let pods = self.reader.list::<Pod>(namespace.as_deref(), "").await?;
-        let pods = owned(pods, &open.job_uid);
+        let pods = made_by(pods, &open.job_uid);
         let Some(job) = recorded else {
             return Ok(Confirmed::Gone(pods.iter().all(|pod| jobs::pod_has_ended(pod))));
         };
+        let uid = observed.image.as_ref().and_then(|image| image.uid());
+        if jobs::controller_uid(&job.metadata) != uid.as_deref() {
+            let may_run = !jobs::job_has_ended(&job) && !jobs::is_suspended(&job);
+            let runs = pods.iter().any(|pod| !jobs::pod_has_ended(pod));
+            return Ok(Confirmed::Gone(!may_run && !runs));
+        }
         observed.imports.push(Work { job: Arc::new(job), number: open.number, pods });
         self.is_held(observed, open.number).await
     }
 
-    /// Data that should be there and was not seen: asked of the API server before it is called lost.
+    /// Data that should be there and was not seen: asked of the API server before it is called lost. So is the snapshot
+    /// before the volume beside it is deleted.
     pub(super) async fn confirm_data(&self, observed: &mut Observed) -> Result<(), ApiError> {
         let Some(image) = observed.image.clone() else {
             return Ok(());
         };
         if has_data(observed) {
             let name = names::data_name(&image.name_any(), &observed.record.revision);
-            observed.claim = self
-                .confirm_child(
-                    std::mem::replace(&mut observed.claim, Presence::Unseen),
-                    &image,
-                    &name,
-                )
-                .await?;
+            let seen = std::mem::replace(&mut observed.claim, Presence::Unseen);
+            let is_hollow = seen.object().is_some_and(|claim| is_hollow(claim));
+            let seen = if is_hollow { Presence::Unseen } else { seen };
+            observed.claim = self.confirm_child(seen, &image, &name).await?;
             if observed.snapshot_class().is_some() {
+                let is_doubtful = is_doubtful(&image, observed);
                 let seen = std::mem::replace(&mut observed.snapshot, Presence::Unseen);
-                // Before anything is called lost, an unready snapshot is looked at again too.
-                let is_last = matches!(observed.claim, Presence::Absent);
-                let is_doubtful = is_last && seen.object().is_some_and(|found| !is_ready(found));
                 let seen = if is_doubtful { Presence::Unseen } else { seen };
                 observed.snapshot = self.confirm_child(seen, &image, &name).await?;
             }
         }
-        let current = observed.record.status.current.as_ref();
-        let is_known = current.is_some_and(|current| {
-            current.snapshot.as_deref()
-                == Some(&*names::data_name(&image.name_any(), &observed.record.revision))
-        });
+        let seen = observed.snapshot.object();
+        let is_known = seen.is_some_and(|snapshot| observed.record.was_ready(&snapshot.metadata));
         observed.is_bound = is_known || self.is_bound(observed.snapshot.object()).await?;
+        Ok(())
+    }
+
+    /// Whether the ledger lists this image for a snapshot that is about to be asked for.
+    pub(super) async fn confirm_lane(&self, observed: &mut Observed) -> Result<(), ApiError> {
+        let is_due = observed.hall.lane == Lane::Held
+            && observed.snapshot_class().is_some()
+            && matches!(observed.snapshot, Presence::Absent)
+            && has_data(observed);
+        if !is_due {
+            return Ok(());
+        }
+        let queue = self.reader.get::<AdmissionQueue>(None, &queue_key().name).await?;
+        let uid = observed.image.as_ref().and_then(|image| image.uid());
+        let status = queue.as_ref().and_then(|queue| queue.status.as_ref());
+        let mut listed = status.iter().flat_map(|status| &status.snapshots);
+        if !listed.any(|entry| Some(&entry.uid) == uid.as_ref()) {
+            observed.hall.lane = Lane::Open;
+        }
         Ok(())
     }
 
@@ -160,8 +179,23 @@ impl Image {
     }
 }
 
-/// Those of `pods` that this Job controls.
-fn owned(pods: Vec<Pod>, job_uid: &str) -> Vec<Arc<Pod>> {
-    let ours = pods.into_iter().filter(|pod| jobs::controller_uid(&pod.metadata) == Some(job_uid));
-    ours.map(Arc::new).collect()
+/// Whether a snapshot that was seen must be looked at again: an unready one before anything is called lost, a good one
+/// before the volume beside it is deleted.
+fn is_doubtful(image: &VMDiskImage, observed: &Observed) -> bool {
+    let snapshot = observed.snapshot.object();
+    let is_ready = snapshot.is_some_and(|snapshot| is_ready(snapshot));
+    let was_ready = snapshot.is_some_and(|found| observed.record.was_ready(&found.metadata));
+    match &observed.claim {
+        Presence::Absent => !is_ready,
+        Presence::Present(claim) if !is_going(&claim.metadata) => {
+            (is_ready || was_ready) && !keeps_volume(image, observed)
+        }
+        Presence::Present(_) | Presence::Unseen => false,
+    }
+}
+
+/// Those of `pods` that this Job made.
+fn made_by(pods: Vec<Pod>, job_uid: &str) -> Vec<Arc<Pod>> {
+    let made = pods.into_iter().filter(|pod| jobs::made_by(pod) == Some(job_uid));
+    made.map(Arc::new).collect()
 }

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use otctl_types::VMDiskImage;
 use otctl_types::condition::Reason;
 use otctl_types::import::{FailureClass, ImportReason};
+use otctl_types::names::LAST_ATTEMPT;
 
 use super::Wait;
 use crate::image::observe::Observed;
@@ -25,17 +26,23 @@ pub(super) fn given_up(observed: &Observed) -> Option<Obstacle> {
             Obstacle { reason, message: cause }
         });
     }
-    record.is_spent(observed.policy.retry_limit).then(|| {
+    if record.is_spent(observed.policy.retry_limit) {
         let cause = record.last_ended().and_then(|last| last.message.clone()).unwrap_or_default();
-        spent(record, &cause)
+        return Some(spent(record, &cause));
+    }
+    (!record.can_count_on()).then(|| Obstacle {
+        reason: Reason::RetriesExhausted,
+        message: format!(
+            "status.lastAttempt is {}, and no attempt has a higher number than {LAST_ATTEMPT}; create the image again",
+            record.last()
+        ),
     })
 }
 
 fn spent(record: &record::Record, cause: &str) -> Obstacle {
     let last = record.last_ended().and_then(|last| last.reason.as_deref()).unwrap_or_default();
     let message = format!(
-        "{} of the budget's downloads failed, the last with {last}: {cause}. Set the annotation pelotech.ot/retry to a \
-         new value to try again",
+        "{} of the budget's downloads failed, the last with {last}: {cause}",
         record.charged()
     );
     Obstacle { reason: Reason::RetriesExhausted, message }
@@ -53,6 +60,11 @@ pub(super) fn wait(image: &VMDiskImage, observed: &Observed, now: Timestamp) -> 
     if observed.policy.concurrency == 0 {
         let message = "the policy's concurrency is 0: nothing is admitted until it is raised";
         return Wait { reason: Reason::Paused, message: message.to_owned(), until: None };
+    }
+    if observed.hall.is_host_busy {
+        let message = "slots are free, but as many images as concurrencyPerHost of the policy allows sync from its host; \
+                       see otctl queue";
+        return Wait { reason: Reason::HostBusy, message: message.to_owned(), until: None };
     }
     let message = match observed.ahead {
         0 => "waits for a slot; see kubectl get admissionqueues".to_owned(),

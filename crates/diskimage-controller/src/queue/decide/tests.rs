@@ -1,17 +1,21 @@
 //! One look at the whole set: who gets a ticket, who gets a slot, who gives one back.
 
+mod burst;
+
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use otctl_kit::ledger::Unfinished;
-use otctl_kit::plan::{Action, Plan};
+use otctl_kit::plan::{Action, Next, Plan};
 use otctl_types::diskimage::{OpenAttempt, VMDiskImageSpec};
 use otctl_types::queue::{ActiveEntry, AdmissionQueueStatus};
 use otctl_types::{AdmissionQueue, AdmissionQueueSpec, VMDiskImage};
 
 use super::{decide, needs_work};
-use crate::queue::observe::{Document, Observed, Trace, Work};
+use crate::known::Known;
+use crate::queue::observe::{Document, Observed, Trace};
+use crate::queue::work::Work;
 use crate::surroundings::Surroundings;
 
 fn now() -> Timestamp {
@@ -39,6 +43,9 @@ fn set(concurrency: u32) -> Observed {
         document: Document::Present { entries, reference: Box::default() },
         missing: [].into(),
         work: Some(Work::default()),
+        snapshotted: [].into(),
+        gone: [].into(),
+        strays: Vec::new(),
     }
 }
 
@@ -63,7 +70,7 @@ impl Observed {
         image.metadata.creation_timestamp = Some(Time(now() + SignedDuration::from_secs(age)));
         image.status.get_or_insert_default().ticket = ticket.map(str::to_owned);
         change(&mut image);
-        self.images.push(Arc::new(image));
+        self.images.push(Arc::new(Known::of(Arc::new(image))));
         self
     }
 
@@ -72,6 +79,22 @@ impl Observed {
         queue.status.as_mut().unwrap().active.push(entry(name, attempt, ticket));
         self
     }
+}
+
+/// Its attempt of this number is on record as running.
+fn run(image: &mut VMDiskImage, number: i64) {
+    let status = image.status.get_or_insert_default();
+    status.last_attempt = Some(number);
+    status.open_attempt = Some(OpenAttempt {
+        number,
+        job_uid: "j".to_owned(),
+        started_at: None,
+        ticket: None,
+        budget: None,
+        revision: None,
+        never_ran: false,
+        cut: None,
+    });
 }
 
 fn entry(name: &str, attempt: i64, ticket: &str) -> ActiveEntry {
@@ -172,53 +195,47 @@ fn a_slot_of_an_image_that_is_gone_is_kept_until_nothing_of_it_is_left() {
 
 #[test]
 fn a_lost_ledger_is_made_whole_before_anybody_is_admitted() {
-    let open = |image: &mut VMDiskImage| {
-        let open = OpenAttempt {
-            number: 3,
-            job_uid: "j".to_owned(),
-            started_at: None,
-            ticket: None,
-            budget: None,
-        };
-        let status = image.status.get_or_insert_default();
-        status.last_attempt = Some(3);
-        status.open_attempt = Some(open);
-    };
     let work = Work {
         unfinished: vec![Unfinished { entry: entry("a", 3, "0"), is_started: true }],
-        unaccounted: 0,
+        unaccounted: [].into(),
     };
-    let set = set(1).image_with("a", Some("1"), open).image("b", Some("2"));
+    let set = set(1).image_with("a", Some("1"), |a| run(a, 3)).image("b", Some("2"));
     assert!(needs_work(&Observed { work: None, ..set.clone() }, now()), "it is seen at once");
     check(&Observed { work: Some(work), ..set }, &["a#3@0"], &[]);
 }
 
 #[test]
 fn work_that_nobody_accounts_for_takes_a_slot() {
-    let work = Work { unfinished: Vec::new(), unaccounted: 1 };
+    let work = Work { unfinished: Vec::new(), unaccounted: ["gone".to_owned()].into() };
     let set = Observed { work: Some(work), ..set(1).image("a", Some("1")) };
     check(&set, &[], &[]);
 }
 
 #[test]
-fn a_lowered_limit_admits_nobody_and_ends_nobody() {
-    let running = |image: &mut VMDiskImage| {
-        let open = OpenAttempt {
-            number: 1,
-            job_uid: "j".to_owned(),
-            started_at: None,
-            ticket: None,
-            budget: None,
-        };
-        let status = image.status.get_or_insert_default();
-        status.last_attempt = Some(1);
-        status.open_attempt = Some(open);
+fn an_attempt_that_no_list_knows_takes_its_slot_until_it_is_closed() {
+    let set = set(1).image_with("a", Some("1"), |a| run(a, 3)).image("b", Some("2"));
+    check(&set, &[], &[]);
+}
+
+#[test]
+fn a_slot_that_is_taken_by_what_has_no_watch_is_looked_at_again() {
+    let soon = |work| {
+        let set = Observed { work: Some(work), ..set(1).image("b", Some("2")) };
+        assert_eq!(slots(&decide(&set, now())), [""; 0], "it is taken");
+        matches!(decide(&set, now()).next, Next::At(at) if at <= now() + SignedDuration::from_secs(5))
     };
+    let suspended = Unfinished { entry: entry("a", 1, "0"), is_started: false };
+    assert!(soon(Work { unfinished: vec![suspended], unaccounted: [].into() }));
+    assert!(soon(Work { unfinished: Vec::new(), unaccounted: ["gone".to_owned()].into() }));
+}
+
+#[test]
+fn a_lowered_limit_admits_nobody_and_ends_nobody() {
     let set = set(1)
         .holds("a", 1, "1")
         .holds("b", 1, "2")
-        .image_with("a", Some("1"), running)
-        .image_with("b", Some("2"), running)
+        .image_with("a", Some("1"), |a| run(a, 1))
+        .image_with("b", Some("2"), |b| run(b, 1))
         .image("c", Some("3"));
     check(&set, &["a#1@1", "b#1@2"], &[]);
 }
@@ -264,4 +281,33 @@ fn the_counts_are_told_with_the_slots() {
     assert_eq!(status["waitingCount"], 1);
     assert_eq!(status["oldestWaitingTicket"], "2");
     assert_eq!(status["limit"], 1);
+}
+
+#[test]
+fn a_ticket_that_its_image_does_not_write_is_written_for_it_when_others_wait() {
+    let alone = set(2).image("a", None).holds("a", 1, "1");
+    let awaited = set(2).image("a", None).holds("a", 1, "1").image("b", None);
+    let later = now() + SignedDuration::from_secs(5);
+    assert_eq!(tickets(&decide(&alone, later)), [] as [&str; 0], "nobody waits");
+    let early = decide(&awaited, now());
+    assert_eq!(tickets(&early), [] as [&str; 0], "its own write may come");
+    assert_eq!(early.next, Next::At(later));
+    let plan = decide(&awaited, later);
+    assert_eq!(tickets(&plan), ["a=1"], "and b gets none before it stands");
+    assert!(slots(&plan).iter().all(|slot| slot.starts_with("a#1@1")));
+}
+
+#[test]
+fn a_misspelt_key_of_the_policy_is_warned_of_once() {
+    let mut observed = set(1);
+    let Document::Present { entries, .. } = &mut observed.document else { unreachable!() };
+    entries.insert("concurency".to_owned(), "9".to_owned());
+    let told = decide(&observed, now());
+    let [notice] = &told.notices[..] else { panic!("{:?}", told.notices) };
+    assert!(notice.warning && notice.reason == "UnknownKeys", "{notice:?}");
+    assert!(notice.message.contains("concurency: no such key"), "{notice:?}");
+    let Action::Swap(status) = &told.writes[0].action else { panic!("{:?}", told.writes) };
+    let queue = Arc::make_mut(observed.queue.as_mut().unwrap());
+    queue.status = serde_json::from_value(status.clone()).unwrap();
+    assert!(decide(&observed, now()).notices.is_empty());
 }

@@ -81,10 +81,11 @@ impl Api {
         let body = body.collect().await.unwrap().to_bytes();
         let path = head.uri.path();
         if path.ends_with("/configmaps") {
-            return if head.uri.query().unwrap_or_default().contains("watch=") {
-                silence()
-            } else {
-                self.list()
+            let query = head.uri.query().unwrap_or_default();
+            return match () {
+                () if query.contains("sendInitialEvents=") => self.initial_events(),
+                () if query.contains("watch=") => silence(Vec::new()),
+                () => self.list(),
             };
         }
         assert_eq!(
@@ -102,6 +103,21 @@ impl Api {
         answer(
             &json!({"kind": "ConfigMapList", "metadata": {"resourceVersion": "10"}, "items": world.maps}),
         )
+    }
+
+    /// All objects, the bookmark after them, and then nothing.
+    fn initial_events(&self) -> Response<Body> {
+        let world = self.world.lock().unwrap();
+        if world.lists_fail {
+            return refusal(StatusCode::INTERNAL_SERVER_ERROR, "InternalError");
+        }
+        let added = world.maps.iter().map(|map| json!({"type": "ADDED", "object": map}));
+        let annotations = json!({"k8s.io/initial-events-end": "true"});
+        let end = json!({"type": "BOOKMARK", "object": {
+            "kind": "ConfigMap", "apiVersion": "v1",
+            "metadata": {"resourceVersion": "10", "annotations": annotations},
+        }});
+        silence(added.chain([end]).map(|event| format!("{event}\n")).collect())
     }
 
     fn lease(&self, method: &Method, body: &Bytes) -> Response<Body> {
@@ -133,10 +149,10 @@ impl World {
     }
 }
 
-/// A watch in which nothing happens.
-fn silence() -> Response<Body> {
-    let never = futures::stream::pending::<Result<Bytes, Infallible>>().boxed();
-    Response::new(Body::from_stream(never))
+/// A watch that tells this and in which nothing happens then.
+fn silence(told: Vec<String>) -> Response<Body> {
+    let told = futures::stream::iter(told).map(|line| Ok::<_, Infallible>(Bytes::from(line)));
+    Response::new(Body::from_stream(told.chain(futures::stream::pending()).boxed()))
 }
 
 fn answer(value: &Value) -> Response<Body> {

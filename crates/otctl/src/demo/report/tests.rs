@@ -143,6 +143,9 @@ fn the_report_names_the_image_and_says_the_verdict() {
     assert!(right.problems().is_empty());
     assert!(right.text().contains("Everything is as it must be"));
     assert!(right.text().contains("aaaaaaaaaaaaaaaa… ok"));
+    let line = right.text().lines().find(|line| line.contains("cut-twice ")).unwrap().to_owned();
+    let figures = line.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(figures.contains("1 64.0 KiB 24.0 MiB 24.0 MiB"), "looks are no downloads: {figures}");
     let wrong = Report { images: vec![Seen { disk: None, ..cut_twice() }], peak };
     assert_eq!(wrong.problems(), ["cut-twice: its disk was not read back"]);
     assert!(wrong.text().contains("Not as it must be"));

@@ -11,7 +11,7 @@ use otctl_types::diskimage::{AccessMode, Phase, SourceType, VMDiskImageStatus};
 use otctl_types::{VMDiskImage, VMDiskImageSpec};
 use serde_json::{Value, json};
 
-use super::{LOOK_AGAIN, LOOK_RARELY, NAMESPACE, PATIENCE, Stage};
+use super::{CREDENTIALS, LOOK_AGAIN, LOOK_RARELY, NAMESPACE, PATIENCE, Stage};
 
 impl Stage {
     /// Serves `content` as it behaves at `/<name>` and gives the image that asks for it: a raw disk of 1 MiB with a
@@ -22,7 +22,7 @@ impl Stage {
         self.image_of(name, &self.server.url(name))
     }
 
-    /// The image that asks for whatever is at `url`.
+    /// The image that asks for whatever is at `url`, with the credentials of every stage.
     pub(crate) fn image_of(&self, name: &str, url: &str) -> VMDiskImage {
         let spec = VMDiskImageSpec {
             url: url.to_owned(),
@@ -31,6 +31,7 @@ impl Stage {
             disk_size: Some("1Mi".to_owned()),
             storage_class: Some(IMMEDIATE_CLASS.to_owned()),
             snapshot_class: Some(SNAPSHOT_CLASS.to_owned()),
+            secret_ref: Some(CREDENTIALS.to_owned()),
             ..VMDiskImageSpec::default()
         };
         let mut image = VMDiskImage::new(name, spec);

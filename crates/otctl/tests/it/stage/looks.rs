@@ -1,6 +1,9 @@
 //! What a stage shows besides images: the ledger, pods, Events, the lease, and what the controller asked for.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
@@ -12,6 +15,8 @@ use otctl_types::AdmissionQueue;
 use otctl_types::names::{DEFAULT_NAMESPACE, DISKIMAGE_CONTROLLER, IMAGE_QUEUE, ROLE_LABEL};
 use otctl_types::queue::AdmissionQueueStatus;
 use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use super::{NAMESPACE, Stage, until};
 
@@ -107,6 +112,31 @@ impl Stage {
         entries.retain(|entry| entry.is_write() && entry.resource != "leases");
         entries
     }
+}
+
+/// What the controller that writes this log answers to a path: status line, headers and body.
+pub(crate) async fn answer_of(log: &Path, path: &str) -> String {
+    let listens = until("a controller says where it listens", async || listens(log));
+    let mut stream = TcpStream::connect(listens.await).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+/// Keeps what the controller that writes this log has measured, beside the log.
+pub(crate) async fn keep_metrics(log: &Path) {
+    let metrics = answer_of(log, "/metrics").await;
+    assert!(metrics.contains("# TYPE otctl_"), "{metrics}");
+    fs::write(log.with_extension("metrics"), metrics).unwrap();
+}
+
+fn listens(log: &Path) -> Option<SocketAddr> {
+    let log = fs::read_to_string(log).unwrap_or_default();
+    let line = log.lines().find(|line| line.contains("\"listening\""))?;
+    let line: Value = serde_json::from_str(line).ok()?;
+    line["address"].as_str()?.parse().ok()
 }
 
 /// The names in a ledger, in order.
