@@ -20,7 +20,7 @@ use url::Url;
 use crate::answer::{Answer, answer, carries_bytes, is_page, short_text};
 use crate::bandwidth::Bandwidth;
 use crate::connection::{Connector, shown};
-use crate::credentials::Keys;
+use crate::credentials::{Credentials, Keys};
 use crate::failure::Failure;
 use crate::s3::{self, Store};
 use crate::settings::{Source, SourceType};
@@ -40,6 +40,7 @@ pub struct Client {
     url: Url,
     connector: Connector,
     identity: Identity,
+    credentials: Credentials,
     stall: Duration,
     bandwidth: Bandwidth,
 }
@@ -124,6 +125,7 @@ impl Client {
             url,
             connector: Connector::new(source)?,
             identity,
+            credentials: source.credentials.clone(),
             stall: source.timing.stall,
             bandwidth: source.bandwidth.clone(),
         })
@@ -135,6 +137,15 @@ impl Client {
     /// When no answer with bytes comes: the tables of `answer` and `s3`, `ConnectionLost`,
     /// `NoProgress`.
     pub async fn get(&self, range: &ByteRange) -> Result<Reply, Failure> {
+        let reply = self.follow(range).await;
+        reply.map_err(|failure| Failure {
+            // A path that a server redirects to may repeat what it was told.
+            message: self.credentials.redact(failure.message),
+            ..failure
+        })
+    }
+
+    async fn follow(&self, range: &ByteRange) -> Result<Reply, Failure> {
         let mut url = self.url.clone();
         for _ in 0..=MAX_REDIRECTS {
             let exchange = self.exchange(&url, range).await?;
@@ -199,10 +210,14 @@ impl Client {
     fn reply(&self, url: &Url, exchange: Exchange) -> Result<Reply, Failure> {
         let Exchange { response, connection } = exchange;
         let answer = answer(url, response.status(), response.headers())?;
+        // What a server says of its source is on record where others read it.
+        let validator = |name| {
+            short_text(response.headers(), &name).filter(|text| !self.credentials.are_in(text))
+        };
         Ok(Reply {
             answer,
-            etag: short_text(response.headers(), &header::ETAG),
-            last_modified: short_text(response.headers(), &header::LAST_MODIFIED),
+            etag: validator(header::ETAG),
+            last_modified: validator(header::LAST_MODIFIED),
             is_page: is_page(response.headers()),
             body: Body {
                 incoming: response.into_body(),
@@ -263,7 +278,8 @@ fn redirect(url: &Url, response: &Response<Incoming>) -> Result<Option<Url>, Fai
     let location = response.headers().get(header::LOCATION).and_then(|value| value.to_str().ok());
     let next = location.and_then(|location| url.join(location).ok());
     let Some(next) = next.filter(is_fetchable) else {
-        let message = format!("{} redirects to what is no http or https url", shown(url));
+        let message =
+            format!("{} redirects to what is no http or https url without a user", shown(url));
         return Err(Failure::new(ImportReason::AddressRefused, message));
     };
     Ok(Some(next))

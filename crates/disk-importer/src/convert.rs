@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::disk::{Disk, runs};
 use crate::failure::Failure;
-use crate::look::{LOOK_BYTES, check_unpacked_raw};
+use crate::look::{LOOK_BYTES, check_sectors, check_unpacked_raw};
 use crate::qcow2::{Header, check_tables};
 use crate::scratch::drop_unpacked;
 use crate::settings::Target;
@@ -97,12 +97,14 @@ fn copy_packed_raw(
     let mut chunk = vec![0; CHUNK_BYTES];
     let mut count = unpacked.fill(&mut chunk)?;
     check_unpacked_raw(compression, &chunk[..count])?;
+    let mut size = 0;
     while count > 0 {
         go_on(cancel)?;
         disk.data(&chunk[..count])?;
+        size += count as u64;
         count = unpacked.fill(&mut chunk)?;
     }
-    Ok(())
+    check_sectors(size)
 }
 
 /// Unpacks a qcow2 image beside the packed one, with holes, up to what an image of its disk size

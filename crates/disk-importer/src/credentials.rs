@@ -64,6 +64,29 @@ impl Credentials {
     }
 }
 
+impl Credentials {
+    /// Whether `text` repeats one of them.
+    #[must_use]
+    pub fn are_in(&self, text: &str) -> bool {
+        self.secrets().any(|secret| text.contains(secret))
+    }
+
+    /// `text` with nothing of them in it.
+    #[must_use]
+    pub fn redact(&self, text: String) -> String {
+        self.secrets().fold(text, |text, secret| text.replace(secret, "[redacted]"))
+    }
+
+    /// What must be shown nowhere. Shorter ones are in every other text by chance, and say nothing there.
+    fn secrets(&self) -> impl Iterator<Item = &str> {
+        const SHORTEST: usize = 4;
+        let keys = self.keys.iter();
+        let texts =
+            keys.flat_map(|keys| [Some(&keys.id), Some(&keys.secret), keys.session_token.as_ref()]);
+        texts.flatten().map(|text| text.expose_secret()).filter(|text| text.len() >= SHORTEST)
+    }
+}
+
 impl Keys {
     /// A user and a password.
     #[must_use]
@@ -233,6 +256,16 @@ mod tests {
         let header = Keys::new("lab", "open sesame").basic_authorization().unwrap();
         assert_eq!(header, "Basic bGFiOm9wZW4gc2VzYW1l");
         assert!(!format!("{header:?}").contains("bGFi"));
+    }
+
+    #[test]
+    fn what_repeats_a_secret_is_told_without_it() {
+        let keys = [("accessKeyId", "lab"), ("secretKey", "sesame"), ("sessionToken", "token-7")];
+        let credentials = read(&keys);
+        assert!(credentials.are_in("\"lab:sesame\"") && credentials.are_in("xtoken-7"));
+        assert!(!credentials.are_in("\"5d8c72a5\""));
+        let told = credentials.redact("/lab/sesame/token-7 and sesame answered 404".to_owned());
+        assert_eq!(told, "/lab/[redacted]/[redacted] and [redacted] answered 404");
     }
 
     #[test]

@@ -19,9 +19,12 @@ pub const IMPORT_LOOK_BYTES: u64 = 4 * LOOK_BYTES;
 /// How many bytes of a compressed image are unpacked for a look: more than every signature takes.
 const UNPACKED_BYTES: usize = 4096;
 
+/// What a disk is made of, in bytes: no disk ends within a sector.
+const SECTOR_BYTES: u64 = 512;
+
 /// The start of a source and what its server said of it.
 pub struct Beginning<'a> {
-    /// The first bytes: [`LOOK_BYTES`], or all of a shorter source.
+    /// The first bytes: [`LOOK_BYTES`] or, in an import, [`IMPORT_LOOK_BYTES`]; all of a shorter source.
     pub bytes: &'a [u8],
     /// Length of the source in bytes.
     pub size: u64,
@@ -80,7 +83,11 @@ impl Beginning<'_> {
                 let message = "the source serves a page or an error document, not a disk image";
                 Err(Failure::new(ImportReason::BadFormat, message))
             }
-            None => Ok((ImageFormat::Raw, size)),
+            None => {
+                check_no_text(bytes)?;
+                size.map_or(Ok(()), check_sectors)?;
+                Ok((ImageFormat::Raw, size))
+            }
         }
     }
 }
@@ -116,9 +123,25 @@ pub fn check_unpacked_raw(compression: Compression, unpacked: &[u8]) -> Result<(
             "a qcow2 image that its first bytes do not show",
             "publish it as it is, or compressed by other means",
         ),
-        None => return Ok(()),
+        None => return check_no_text(unpacked),
     };
     Err(unread(name, way_out))
+}
+
+/// Judges the length of a raw disk in bytes. What a server sends in place of an image hardly ever
+/// has the length of one, whatever it is.
+///
+/// # Errors
+/// `BadFormat` when it is no whole number of sectors.
+pub fn check_sectors(size: u64) -> Result<(), Failure> {
+    if size.is_multiple_of(SECTOR_BYTES) {
+        return Ok(());
+    }
+    let message = format!(
+        "the source is neither qcow2 nor a raw disk: {size} bytes are no whole number of \
+         {SECTOR_BYTES}-byte sectors; `truncate -s %{SECTOR_BYTES}` completes a raw disk"
+    );
+    Err(Failure::new(ImportReason::BadFormat, message))
 }
 
 /// Judges whether the image fits.
@@ -159,12 +182,14 @@ enum Signature {
 const UNPACK: &str = "publish it unpacked, or as .gz, .xz or .zst";
 const CONVERT: &str = "convert it with `qemu-img convert -O qcow2`";
 
+const TAKE_OUT: &str = "publish the disk that is in it";
+
 /// Formats by their first bytes; what is in no line is taken as raw, whatever it is called.
 const UNREAD: [(&[u8], &str, &str); 9] = [
     (b"BZh", "a bzip2 file", UNPACK),
     (b"\x04\x22\x4d\x18", "an lz4 file", UNPACK),
     (b"7z\xbc\xaf\x27\x1c", "a 7z file", UNPACK),
-    (b"PK\x03\x04", "a zip file", UNPACK),
+    (b"PK\x03\x04", "a zip file", TAKE_OUT),
     (b"QED\0", "a qed image", CONVERT),
     (b"KDMV", "a vmdk image", CONVERT),
     (b"# Disk DescriptorFile", "a vmdk descriptor", CONVERT),
@@ -172,15 +197,20 @@ const UNREAD: [(&[u8], &str, &str); 9] = [
     (b"conectix", "a vhd image", CONVERT),
 ];
 
+/// Formats by what stands further in. An appliance in one file (.ova) is a tar archive.
+const UNREAD_FURTHER_IN: [(usize, &[u8], &str, &str); 2] = [
+    (0x40, b"\x7f\x10\xda\xbe", "a vdi image", CONVERT),
+    (257, b"ustar", "a tar archive", TAKE_OUT),
+];
+
 fn signature(bytes: &[u8]) -> Option<Signature> {
-    const VDI_SIGNATURE: (usize, &[u8]) = (0x40, b"\x7f\x10\xda\xbe");
     if bytes.starts_with(&crate::qcow2::MAGIC) {
         return Some(Signature::Qcow2);
     }
-    if bytes.get(VDI_SIGNATURE.0..).is_some_and(|rest| rest.starts_with(VDI_SIGNATURE.1)) {
-        return Some(Signature::Unread { name: "a vdi image", way_out: CONVERT });
-    }
-    let (_, name, way_out) = UNREAD.into_iter().find(|(magic, ..)| bytes.starts_with(magic))?;
+    let at_start = UNREAD.into_iter().map(|(magic, name, way_out)| (0, magic, name, way_out));
+    let (.., name, way_out) = at_start.chain(UNREAD_FURTHER_IN).find(|(offset, magic, ..)| {
+        bytes.get(*offset..).is_some_and(|rest| rest.starts_with(magic))
+    })?;
     Some(Signature::Unread { name, way_out })
 }
 
@@ -192,6 +222,33 @@ fn is_markup(bytes: &[u8]) -> bool {
     STARTS
         .into_iter()
         .any(|start| text.get(..start.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(start)))
+}
+
+/// Error messages and pointers to the real file arrive with status 200 too. Every disk that can be
+/// used has bytes that are no text near its start.
+fn check_no_text(bytes: &[u8]) -> Result<(), Failure> {
+    if !is_text(bytes) {
+        return Ok(());
+    }
+    let what = if bytes.starts_with(b"version https://git-lfs") {
+        "a pointer of git-lfs, not the file it stands for: use the url of the file itself"
+    } else {
+        "a text, such as an error message, not a disk image: look at what the url serves"
+    };
+    Err(Failure::new(ImportReason::BadFormat, format!("the source serves {what}")))
+}
+
+fn is_text(bytes: &[u8]) -> bool {
+    let (text, ends_within) = match std::str::from_utf8(bytes) {
+        Ok(text) => (text, true),
+        // The look may have cut a character in two.
+        Err(error) => {
+            let (text, _) = bytes.split_at(error.valid_up_to());
+            (std::str::from_utf8(text).unwrap_or_default(), error.error_len().is_none())
+        }
+    };
+    let is_shown = |character: char| !character.is_control() || "\t\n\r".contains(character);
+    ends_within && !text.is_empty() && text.chars().all(is_shown)
 }
 
 fn unread(name: &str, way_out: &str) -> Failure {
@@ -212,8 +269,28 @@ mod tests {
 
     #[test]
     fn unknown_bytes_are_a_raw_disk_of_their_length() {
-        let facts = look(&[0; 700], false).unwrap();
-        assert_eq!((facts.format, facts.virtual_size), (ImageFormat::Raw, Some(700)));
+        let facts = look(&[0; 1024], false).unwrap();
+        assert_eq!((facts.format, facts.virtual_size), (ImageFormat::Raw, Some(1024)));
+    }
+
+    #[test]
+    fn what_ends_within_a_sector_is_no_disk() {
+        for size in [1, 511, 513, 700] {
+            assert_eq!(look(&vec![0; size], false), Err(ImportReason::BadFormat), "{size}");
+        }
+    }
+
+    #[test]
+    fn texts_are_no_disks_whatever_their_length() {
+        let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 12345\n";
+        for text in [r#"{"error":"not found"}"#, "gone\r\n", pointer, "é"] {
+            for bytes in [text.as_bytes(), text.repeat(512).as_bytes()] {
+                assert_eq!(look(bytes, false), Err(ImportReason::BadFormat), "{text}");
+            }
+        }
+        assert!(is_text(&"éé".as_bytes()[..3]), "the look ends within a character");
+        let bytes = ["x".repeat(1023).as_bytes(), b"\0"].concat();
+        assert!(look(&bytes, false).is_ok(), "one byte that is no text");
     }
 
     #[test]
@@ -231,14 +308,15 @@ mod tests {
             let bytes = [magic, &[0; 600]].concat();
             assert_eq!(look(&bytes, false), Err(ImportReason::UnsupportedFormat), "{magic:?}");
         }
-        let mut vdi = [0; 600];
-        vdi[0x40..0x44].copy_from_slice(b"\x7f\x10\xda\xbe");
-        assert_eq!(look(&vdi, false), Err(ImportReason::UnsupportedFormat));
+        for (offset, magic, ..) in UNREAD_FURTHER_IN {
+            let bytes = [&vec![0; offset], magic, &[0; 600]].concat();
+            assert_eq!(look(&bytes, false), Err(ImportReason::UnsupportedFormat), "{magic:?}");
+        }
     }
 
     #[test]
     fn a_compressed_raw_image_needs_a_disk_size() {
-        let mut facts = look(&[0; 700], false).unwrap();
+        let mut facts = look(&[0; 1024], false).unwrap();
         (facts.compression, facts.virtual_size) = (Some(Compression::Xz), None);
         let limits = |disk_size| Limits { image_size: None, disk_size };
         assert_eq!(fits(&facts, &limits(None)).unwrap_err().reason, ImportReason::SizeUnknown);
@@ -247,13 +325,13 @@ mod tests {
 
     #[test]
     fn limits_are_inclusive() {
-        let facts = look(&[0; 700], false).unwrap();
+        let facts = look(&[0; 1024], false).unwrap();
         let fits = |image_size, disk_size| {
             fits(&facts, &Limits { image_size, disk_size }).map_err(|failure| failure.reason)
         };
         assert_eq!(fits(None, None), Ok(()));
-        assert_eq!(fits(Some(700), Some(700)), Ok(()));
-        assert_eq!(fits(Some(699), Some(700)), Err(ImportReason::TooLarge));
-        assert_eq!(fits(Some(700), Some(699)), Err(ImportReason::TooSmall));
+        assert_eq!(fits(Some(1024), Some(1024)), Ok(()));
+        assert_eq!(fits(Some(1023), Some(1024)), Err(ImportReason::TooLarge));
+        assert_eq!(fits(Some(1024), Some(1023)), Err(ImportReason::TooSmall));
     }
 }

@@ -86,8 +86,9 @@ impl<R: Read> Unpacked<BufReader<R>> {
     /// The next bytes: as many as `chunk` has room for, fewer only at the end.
     ///
     /// # Errors
-    /// `BadFormat` when the packed bytes are damaged or end too early, `UnsupportedFormat` when
-    /// they need more memory than they get, `Internal` when they cannot be read.
+    /// `BadFormat` when the packed bytes are damaged or end too early, or a zstd frame's window is
+    /// larger than the memory for it; `UnsupportedFormat` when an xz file needs more than it gets;
+    /// `Internal` when they cannot be read.
     pub fn fill(&mut self, chunk: &mut [u8]) -> Result<usize, Failure> {
         let mut filled = 0;
         while filled < chunk.len() {

@@ -40,7 +40,7 @@ fn assert_filled(device: &Path, inode: u64, disk_size: u64, expected: &str) {
 
 #[tokio::test]
 async fn a_device_is_filled_where_it_lies_and_not_behind_the_disk() {
-    let raw = Content::generated(2 * MIB + 700, 41);
+    let raw = Content::generated(2 * MIB + 512, 41);
     let raw_bytes = {
         let mut bytes = vec![0; usize::try_from(raw.size()).unwrap()];
         raw.read_at(0, &mut bytes).unwrap();

@@ -74,7 +74,7 @@ async fn each_compression_of_each_format_becomes_the_same_disk() {
             assert_eq!(source.size, Some(packed.len() as u64));
             assert!(!lab.scratch().join("unpacked").exists());
         }
-        let content = Content::generated(3 * MIB + 5, 17);
+        let content = Content::generated(3 * MIB + 512, 17);
         let lab = serving(pack(compression, &bytes_of(&content))).await;
         let report = lab.import(4 * MIB).await;
         assert_complete(&report, &content.disk_hash(4 * MIB).unwrap().hex());

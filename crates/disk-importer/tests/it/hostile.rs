@@ -8,11 +8,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use disk_importer::connection::Resolver;
+use disk_importer::credentials::Keys;
 use disk_importer::settings::Source;
 use image_server::{Behaviour, Content, Fault, ImageServer, On, fixtures};
-use otctl_types::import::{FailureClass, ImportOutcome, ImportReason, ImportReport};
+use otctl_types::import::{Compression, FailureClass, ImportOutcome, ImportReason, ImportReport};
 
 use crate::canned::{Canned, Saying};
+use crate::compressed::pack;
 use crate::lab::{Lab, MIB, PATH, assert_failed, run_import, run_probe};
 
 /// What the receive buffers of both ends hold beyond what was read.
@@ -120,7 +122,7 @@ async fn a_name_with_one_bad_address_among_good_ones_is_not_connected_there() {
 
 #[tokio::test]
 async fn an_endless_body_ends_with_us() {
-    let chunk = b"10000\r\n".iter().copied().chain([b'c'; 0x10000]).chain(*b"\r\n");
+    let chunk = b"10000\r\n".iter().copied().chain([7; 0x10000]).chain(*b"\r\n");
     let chunk: Vec<u8> = chunk.collect();
     let table = [
         ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", ImportReason::SizeUnknown),
@@ -226,6 +228,57 @@ async fn refusals_carry_no_body_and_no_query() {
             format!("HTTP/1.1 302 Found\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n");
         both(&Canned::once(answer).await, ImportReason::AddressRefused).await;
     }
+}
+
+/// A server that says what it was told, where that ends on record.
+#[tokio::test]
+async fn what_a_source_repeats_of_its_keys_is_not_on_record() {
+    let answers = [
+        "200 OK\r\netag: \"lab:sesame-canary\"\r\nlast-modified: sesame-canary\r\ncontent-length: 512",
+        "302 Found\r\nlocation: /x/sesame-canary\r\ncontent-length: 0",
+    ];
+    for head in answers {
+        let lab = lab().await;
+        let said = [b"HTTP/1.1 ", head.as_bytes(), b"\r\n\r\n", &[7; 512]].concat();
+        let canned = Canned::once(said).await;
+        let mut source = source_at(&lab, &canned);
+        source.credentials.keys = Some(Keys::new("lab", "sesame-canary"));
+        for report in [run_probe(&source).await, run_import(&source, lab.target(MIB)).await] {
+            let json = report.to_termination_message();
+            assert!(!json.contains("canary"), "{json}");
+            let (is_kept, is_redirect) = (report.source.is_some(), head.starts_with("302"));
+            assert!(is_kept != is_redirect, "{json}");
+        }
+        let kept = fs::read_dir(lab.scratch())
+            .unwrap()
+            .map(|entry| fs::read(entry.unwrap().path()).unwrap());
+        kept.for_each(|bytes| assert!(!String::from_utf8_lossy(&bytes).contains("canary")));
+    }
+}
+
+/// Servers that say 200 and send an error, or something that stands for the image.
+#[tokio::test]
+async fn what_is_no_disk_is_none_whatever_its_length() {
+    let text = r#"{"error":"canary"}"#.as_bytes();
+    let archive = [&[b'x'; 257], b"ustar\x0000".as_slice(), &[0; 760]].concat();
+    let page = [text, &[b' '; 1024 - 18]].concat();
+    let packed = |bytes: &[u8]| pack(Compression::Gzip, bytes);
+    for (body, reason) in [
+        (text.to_vec(), ImportReason::BadFormat),
+        (page.clone(), ImportReason::BadFormat),
+        (vec![0; 513], ImportReason::BadFormat),
+        (archive.clone(), ImportReason::UnsupportedFormat),
+        (packed(&page), ImportReason::BadFormat),
+        (packed(&archive), ImportReason::UnsupportedFormat),
+    ] {
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
+        let said = [head.as_bytes(), &body].concat();
+        both(&Canned::once(said).await, reason).await;
+    }
+    // Only unpacking it tells that it ends within a sector.
+    let lab = Lab::serving(Content::bytes(packed(&[0; 5000]))).await;
+    assert_failed(&lab.import(MIB).await, ImportReason::BadFormat);
+    assert!(!lab.disk().exists());
 }
 
 /// Numbers that no server means.
