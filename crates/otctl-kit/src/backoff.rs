@@ -3,6 +3,9 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+/// The longest that a server can ask us to wait; some ask for a year.
+pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
+
 /// The delay after so many failures in a row: doubled each time within `range`, the upper half of it random. `jitter` is a
 /// random number in 0..1.
 pub(crate) fn jittered(failures: u32, range: RangeInclusive<Duration>, jitter: f64) -> Duration {

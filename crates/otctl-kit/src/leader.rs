@@ -32,7 +32,7 @@ mod step;
 #[cfg(test)]
 mod tests;
 
-pub use elector::{Candidate, Elector, Role};
+pub use elector::{CALL_DEADLINE, Candidate, Elector, Role};
 pub use lease::Record;
 pub use step::{Step, Timing, TimingError, View, step};
 

@@ -9,6 +9,7 @@ use futures::FutureExt;
 use jiff::Timestamp;
 use tracing::{Instrument, Span};
 
+use crate::backoff::RETRY_AFTER_MAX;
 use crate::clock::Clock;
 use crate::cluster::{ApiError, Cluster};
 use crate::commit::{Author, CommitError, Committed, Made, WriteError, commit};
@@ -22,8 +23,6 @@ use crate::store::Key;
 
 /// A failure that wants a person is looked at again no sooner.
 const SLOWLY: Duration = Duration::from_secs(1);
-/// The longest that a server can ask us to wait; some ask for a year.
-const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
 /// The verdict of a pass that could not observe.
 const UNOBSERVED: &str = "unobserved";
 

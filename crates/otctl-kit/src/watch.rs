@@ -316,7 +316,10 @@ impl<K: Watched> Feed<K> {
         if error.is_expired() {
             return Ended::Expired { progressed: false };
         }
-        Ended::Failed { progressed: false, wait }
+        match code {
+            Some(_) => Ended::Refused { progressed: false, wait },
+            None => Ended::Unanswered { progressed: false },
+        }
     }
 
     /// What a failure tells of the health of this stream: a refusal would be another's too, and silence may be.

@@ -15,7 +15,7 @@ use crate::health::{Health, Pulse};
 use crate::tenure::Tenure;
 
 /// A lease call that takes longer is given up. Shorter than other calls: there must be time for another one.
-const CALL_DEADLINE: Duration = Duration::from_secs(3);
+pub const CALL_DEADLINE: Duration = Duration::from_secs(3);
 /// The election shows that it lives at every step; the longest waits for a retry period, at most 80 s.
 const SILENCE: Duration = Duration::from_secs(120);
 /// Giving back is tried this often. If it fails, the next holder waits for the lease to run out.

@@ -9,8 +9,9 @@ use crate::backoff::jittered;
 pub(super) const INTERVAL: Duration = Duration::from_secs(1);
 /// The first delay after a failure, and the longest.
 const BACKOFF: RangeInclusive<Duration> = INTERVAL..=Duration::from_secs(30);
-/// After so many failures in a row the version itself may be what the server refuses (it was restored, say).
-const FAILURES_OF_A_VERSION: u32 = 3;
+/// After so many refusals in a row the version itself may be what the server refuses (it was restored, say). A server
+/// that does not answer refuses nothing: to list every kind anew is the last thing it needs when it is back.
+const REFUSALS_OF_A_VERSION: u32 = 3;
 
 /// How a list or a watch ended; `progressed` if it brought anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,8 +26,10 @@ pub(super) enum Ended {
     Expired { progressed: bool },
     /// The server does not tell lists so; it is asked in pages.
     Unsupported,
-    /// Anything else; `wait` is what the server asked for.
-    Failed { progressed: bool, wait: Duration },
+    /// The server answered with anything else; `wait` is what it asked for.
+    Refused { progressed: bool, wait: Duration },
+    /// No answer came, or the way to the server broke.
+    Unanswered { progressed: bool },
 }
 
 impl Ended {
@@ -36,7 +39,8 @@ impl Ended {
             Self::Closed { .. } => Self::Closed { progressed },
             Self::Silent { .. } => Self::Silent { progressed },
             Self::Expired { .. } => Self::Expired { progressed },
-            Self::Failed { wait, .. } => Self::Failed { progressed, wait },
+            Self::Refused { wait, .. } => Self::Refused { progressed, wait },
+            Self::Unanswered { .. } => Self::Unanswered { progressed },
         }
     }
 }
@@ -55,6 +59,8 @@ pub(super) struct Again {
 pub(super) struct Reconnect {
     /// Failures in a row. A list that succeeds does not end the row: what follows it may fail each time.
     failures: u32,
+    /// Refusals in a row since the last version was given up.
+    refusals: u32,
 }
 
 impl Reconnect {
@@ -64,7 +70,7 @@ impl Reconnect {
         match ended {
             Ended::Listed | Ended::Unsupported => Again { pause: Duration::ZERO, relist: false },
             Ended::Closed { .. } => {
-                self.failures = 0;
+                (self.failures, self.refusals) = (0, 0);
                 Again { pause: rest, relist: false }
             }
             Ended::Silent { progressed } => {
@@ -75,9 +81,17 @@ impl Reconnect {
                 self.fail(progressed);
                 Again { pause: self.backoff(jitter).max(rest), relist: true }
             }
-            Ended::Failed { progressed, wait } => {
+            Ended::Unanswered { progressed } => {
                 self.fail(progressed);
-                let relist = self.failures >= FAILURES_OF_A_VERSION;
+                Again { pause: self.backoff(jitter).max(rest), relist: false }
+            }
+            Ended::Refused { progressed, wait } => {
+                self.fail(progressed);
+                self.refusals = if progressed { 1 } else { self.refusals + 1 };
+                let relist = self.refusals >= REFUSALS_OF_A_VERSION;
+                if relist {
+                    self.refusals = 0;
+                }
                 Again { pause: self.backoff(jitter).max(rest).max(wait), relist }
             }
         }
@@ -99,7 +113,8 @@ mod tests {
     const NOW: Duration = Duration::ZERO;
     const CLOSED: Ended = Ended::Closed { progressed: false };
     const EXPIRED: Ended = Ended::Expired { progressed: false };
-    const FAILED: Ended = Ended::Failed { progressed: false, wait: Duration::ZERO };
+    const REFUSED: Ended = Ended::Refused { progressed: false, wait: Duration::ZERO };
+    const UNANSWERED: Ended = Ended::Unanswered { progressed: false };
 
     fn pauses(ended: Ended, times: usize, jitter: f64) -> Vec<u64> {
         let mut reconnect = Reconnect::default();
@@ -119,9 +134,11 @@ mod tests {
 
     #[test]
     fn failures_back_off_to_half_a_minute_and_never_below_the_interval() {
-        assert_eq!(pauses(FAILED, 7, 1.0), [1000, 2000, 4000, 8000, 16_000, 30_000, 30_000]);
-        assert_eq!(pauses(FAILED, 7, 0.0), [1000, 1000, 2000, 4000, 8000, 15_000, 15_000]);
-        assert_eq!(pauses(FAILED, 100, 1.0)[99], 30_000);
+        for ended in [REFUSED, UNANSWERED] {
+            assert_eq!(pauses(ended, 7, 1.0), [1000, 2000, 4000, 8000, 16_000, 30_000, 30_000]);
+            assert_eq!(pauses(ended, 7, 0.0), [1000, 1000, 2000, 4000, 8000, 15_000, 15_000]);
+            assert_eq!(pauses(ended, 100, 1.0)[99], 30_000);
+        }
     }
 
     #[test]
@@ -137,25 +154,33 @@ mod tests {
     fn progress_ends_a_row_of_failures() {
         let mut reconnect = Reconnect::default();
         for _ in 0..5 {
-            reconnect.after(FAILED, NOW, 1.0);
+            reconnect.after(REFUSED, NOW, 1.0);
         }
-        let progressed = Ended::Failed { progressed: true, wait: Duration::ZERO };
+        let progressed = Ended::Refused { progressed: true, wait: Duration::ZERO };
         let pause = reconnect.after(progressed, NOW, 1.0).pause;
         assert_eq!(pause, Duration::from_secs(1));
     }
 
     #[test]
     fn the_server_is_given_the_time_it_asks_for() {
-        let asked = Ended::Failed { progressed: false, wait: Duration::from_secs(20) };
+        let asked = Ended::Refused { progressed: false, wait: Duration::from_secs(20) };
         let pause = Reconnect::default().after(asked, NOW, 1.0).pause;
         assert_eq!(pause, Duration::from_secs(20));
     }
 
     #[test]
-    fn a_version_that_keeps_failing_is_given_up() {
+    fn a_version_that_keeps_being_refused_is_given_up() {
         let mut reconnect = Reconnect::default();
-        let relists: Vec<bool> = (0..4).map(|_| reconnect.after(FAILED, NOW, 1.0).relist).collect();
-        assert_eq!(relists, [false, false, true, true]);
+        let mut relists = |ended| [(); 4].map(|()| reconnect.after(ended, NOW, 1.0).relist);
+        assert_eq!(relists(REFUSED), [false, false, true, false]);
+    }
+
+    #[test]
+    fn a_server_that_is_away_is_asked_for_no_list_when_it_is_back() {
+        let mut reconnect = Reconnect::default();
+        let relists = [UNANSWERED, REFUSED, UNANSWERED, UNANSWERED, REFUSED, UNANSWERED]
+            .map(|ended| reconnect.after(ended, NOW, 1.0).relist);
+        assert!(!relists.contains(&true));
     }
 
     #[test]

@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use tokio_util::codec::{FramedRead, LinesCodec, LinesCodecError};
 use tokio_util::io::StreamReader;
 
+use crate::backoff::RETRY_AFTER_MAX;
 use crate::cluster::ApiError;
 use crate::kube_cluster::answer::HttpAnswer;
 use crate::kube_cluster::refusal;
@@ -27,8 +28,6 @@ use crate::store::OlderList;
 pub(super) const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
 /// Small: a page is held whole, as it came.
 const PAGE_SIZE: u32 = 50;
-/// The longest that a server can ask us to wait; some ask for a year.
-const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
 
 /// The requests of one stream.
 pub(super) struct Wire {
