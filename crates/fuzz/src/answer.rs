@@ -11,7 +11,6 @@ use url::Url;
 
 /// Stands in the url's query, in the keys, and wherever the input wants it: it must not come out.
 const CANARY: &str = "canary";
-/// A region's name may be shown, so it is asked for only where no part of the canary can be it.
 const LONGEST_MESSAGE: usize = 1024;
 
 /// What is told of an answer holds nothing secret and nothing of the body but words that are known, and is short.

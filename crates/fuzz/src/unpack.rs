@@ -32,7 +32,10 @@ pub fn check(input: &[u8]) {
 
 fn look(kind: Compression, bytes: &[u8], is_whole: bool) -> Option<Vec<u8>> {
     match beginning(kind, bytes, is_whole, LOOK) {
-        Ok(start) => Some(start).filter(|start| start.len() <= LOOK),
+        Ok(start) => {
+            assert!(start.len() <= LOOK, "a look gave {} bytes", start.len());
+            Some(start)
+        }
         Err(failure) => {
             assert_eq!(failure.reason.class(), FailureClass::Terminal, "{failure}");
             None

@@ -69,7 +69,8 @@ enum Times {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Point {
-    /// It has not left: the server never sees it. Of an event: it has not arrived.
+    /// It has not left. The server never sees it, unless the fault is one of those to the answer (lost, cut) or is that
+    /// it comes twice. Of an event: it has not arrived.
     #[default]
     Before,
     /// It has left and arrives later, whatever becomes of its sender.
@@ -101,8 +102,12 @@ pub fn at(pattern: &str) -> When {
 
 impl When {
     /// The `nth` of those, from 1.
+    ///
+    /// # Panics
+    /// When it is 0.
     #[must_use]
     pub fn nth(mut self, nth: usize) -> Self {
+        assert!(nth > 0, "the first is number 1");
         self.nth = nth;
         self
     }

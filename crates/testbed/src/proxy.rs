@@ -155,7 +155,33 @@ impl Proxy {
     /// Everything that was asked so far, in order, and every event that a fault struck.
     #[must_use]
     pub fn log(&self) -> Vec<Entry> {
-        self.shared.log.entries()
+        self.log_since(0)
+    }
+
+    /// The log from this entry on; `0` is the first.
+    ///
+    /// # Panics
+    /// When there are fewer entries.
+    #[must_use]
+    pub fn log_since(&self, from: usize) -> Vec<Entry> {
+        self.shared.log.since(from)
+    }
+
+    /// How many entries the log has.
+    #[must_use]
+    pub fn asked(&self) -> usize {
+        self.shared.log.len()
+    }
+
+    /// How often faults have struck.
+    #[must_use]
+    pub fn strikes(&self) -> usize {
+        self.shared.log.strikes()
+    }
+
+    /// Waits until faults have struck so often. What they do may still be on its way.
+    pub async fn struck(&self, times: usize) {
+        self.shared.log.struck(times).await;
     }
 
     /// How many processes its faults have killed.

@@ -74,10 +74,6 @@ fn no_order_of_events_breaks_a_promise_and_all_comes_to_its_end() {
     let complete = explore_all(config::SMALL);
     let is_all = std::env::var(ONLY).is_err();
     assert!(!is_all || complete == config::SMALL.len(), "there is more to explore");
-}
-
-#[test]
-fn no_order_of_events_breaks_a_promise_at_large() {
     if std::env::var(SIZE).is_ok_and(|size| size == "large") {
         explore_all(config::LARGE);
     }

@@ -22,6 +22,9 @@ pub enum FileError {
     /// Neither a number nor `always`.
     #[error("'{0}' is no number of times: there are whole numbers from 1 and 'always'")]
     ReadTimes(String),
+    /// The first is number 1.
+    #[error("there is no number 0 of '{0}': the first is number 1")]
+    ReadNumber(Pattern),
 }
 
 /// The faults of a file, in order.
@@ -74,6 +77,9 @@ fn once() -> String {
 impl Entry {
     fn fault(self) -> Result<Fault, FileError> {
         let pattern: Pattern = self.when.parse()?;
+        if self.nth == 0 {
+            return Err(FileError::ReadNumber(pattern));
+        }
         let times = match self.times.as_str() {
             "always" => Times::Always,
             number => match number.parse() {

@@ -177,7 +177,7 @@ impl Writer {
                 }
             }
             What::Replay(count) => return self.replay(&arrived, *count).await,
-            What::Lose => {}
+            What::Lose => unreachable!("it does not happen to events"),
             What::Cut(_) | What::Answer(_) | What::Blackhole | What::Kill => {
                 return self.end(&arrived, fault.what()).await;
             }
@@ -197,7 +197,8 @@ impl Writer {
                 return Err(Ended);
             }
             What::Blackhole => self.told.closed().await,
-            _ => self.shared.process.kill(),
+            What::Kill => self.shared.process.kill(),
+            other => unreachable!("{other} ends no watch"),
         }
         self.send(Err(Broken)).await?;
         Err(Ended)

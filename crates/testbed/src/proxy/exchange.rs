@@ -183,8 +183,11 @@ impl Shared {
                 self.process.kill();
                 return Course::Break;
             }
+            // What becomes of the answer, or that there are two of it, is seen where it is sent on.
             What::Cut(_) | What::Lose | What::Duplicate => {}
-            What::Drop | What::Replay(_) | What::Coalesce(_) => {}
+            What::Drop | What::Replay(_) | What::Coalesce(_) => {
+                unreachable!("{what} does not happen to requests")
+            }
         }
         Course::On
     }
@@ -219,7 +222,8 @@ impl Shared {
         match what {
             What::Kill => self.process.kill_after_reading().await,
             What::Stop(time) => self.process.stop(*time).await,
-            _ => self.process.resume(),
+            What::Continue => self.process.resume(),
+            other => unreachable!("{other} is no signal"),
         }
     }
 }

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use tokio::sync::watch;
+
 use crate::fault::{Call, Fault};
 
 /// One request, or one event that a fault struck.
@@ -35,15 +37,22 @@ pub enum Outcome {
 }
 
 /// Everything so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Log {
     inner: Mutex<Inner>,
+    strikes: watch::Sender<usize>,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     entries: Vec<Entry>,
     counts: HashMap<Call, usize>,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { inner: Mutex::default(), strikes: watch::Sender::new(0) }
+    }
 }
 
 impl Log {
@@ -61,7 +70,13 @@ impl Log {
             ended: None,
         };
         inner.entries.push(entry);
-        inner.entries.len() - 1
+        let place = inner.entries.len() - 1;
+        drop(inner);
+        self.strikes.send_if_modified(|strikes| {
+            *strikes += usize::from(fault.is_some());
+            fault.is_some()
+        });
+        place
     }
 
     /// Says what came of the one at this place.
@@ -73,8 +88,21 @@ impl Log {
         }
     }
 
-    pub(super) fn entries(&self) -> Vec<Entry> {
-        self.lock().entries.clone()
+    pub(super) fn since(&self, from: usize) -> Vec<Entry> {
+        self.lock().entries[from..].to_vec()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.lock().entries.len()
+    }
+
+    pub(super) fn strikes(&self) -> usize {
+        *self.strikes.borrow()
+    }
+
+    pub(super) async fn struck(&self, times: usize) {
+        let waited = self.strikes.subscribe().wait_for(|strikes| *strikes >= times).await.map(drop);
+        waited.expect("the sender lives in self");
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

@@ -57,10 +57,6 @@ fn explore_all(configs: &[Config]) -> usize {
 #[test]
 fn never_two_lead_and_there_is_a_leader_again_within_two_durations() {
     assert_eq!(explore_all(&SMALL), SMALL.len(), "there is more to explore");
-}
-
-#[test]
-fn never_two_lead_at_large() {
     if std::env::var(SIZE).is_ok_and(|size| size == "large") {
         explore_all(&LARGE);
     }

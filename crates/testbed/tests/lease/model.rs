@@ -5,15 +5,13 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use otctl_kit::cluster::ApiError;
-use otctl_kit::leader::{Moment, Record, Step, Timing, View, step};
+use otctl_kit::leader::{CALL_DEADLINE, Moment, Record, Step, Timing, View, step};
 use testbed::explore::{Model, fingerprint};
 
 use crate::mutants::Twist;
 
 /// Candidates at once.
 const CANDIDATES: usize = 2;
-/// A call is given up after this time, as the elector does.
-const CALL_DEADLINE: Duration = Duration::from_secs(3);
 /// Seconds until one must lead after the last fault: two durations, by the slower clock, and the one that has begun.
 const RECOVERY: usize = 12;
 /// Acts within one moment of a fair run; many more than a candidate ever has to make.
@@ -324,10 +322,11 @@ impl Election {
     fn abandon(&self, state: &mut State, who: usize) {
         let Some(call) = state.candidates[who].call.take() else { return };
         if call.answer.is_none() && matches!(call.what, Ask::Claim(..)) {
-            state.strays.push((call.what, u8::try_from(who).expect("two candidates")));
-            state.strays.sort_by_key(|(_, who)| *who);
+            let sender = u8::try_from(who).expect("two candidates");
             // Older ones carry versions that are long past.
-            state.strays.dedup_by_key(|(_, who)| *who);
+            state.strays.retain(|(_, of)| *of != sender);
+            state.strays.push((call.what, sender));
+            state.strays.sort_by_key(|(_, of)| *of);
         }
     }
 

@@ -121,8 +121,8 @@ async fn contend(mut contender: Proxied, seed: u64, mut over: watch::Receiver<bo
         let is_kill = *fault.what() == What::Kill;
         contender.proxy.add(fault);
         let is_over = tokio::select! {
-            now = struck_more(&contender, before) => {
-                struck = now;
+            () = contender.proxy.struck(before + 1) => {
+                struck = contender.proxy.strikes();
                 false
             }
             _ = over.wait_for(|over| *over) => true,
@@ -137,17 +137,6 @@ async fn contend(mut contender: Proxied, seed: u64, mut over: watch::Receiver<bo
     }
     contender.stop().await;
     struck
-}
-
-/// Waits until the proxy was struck once more; how often it was. What that does may still be on its way.
-async fn struck_more(contender: &Proxied, before: usize) -> usize {
-    loop {
-        let struck = contender.struck();
-        if struck > before {
-            return struck;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
 }
 
 /// At one of the next writes, of the ledger more often than not: a stop, or now and then a kill, at any point.

@@ -175,7 +175,7 @@ fn struck(scene: &Lives, from: usize, namespace: &str) -> Option<()> {
 /// The requests that are like this line, whose last word may end in a star.
 fn requests(scene: &Lives, from: usize, line: &str) -> Vec<Entry> {
     let start = line.trim_end_matches('*');
-    let mut log = scene.controller.proxy.log().split_off(from);
+    let mut log = scene.controller.proxy.log_since(from);
     log.retain(|entry| entry.call.to_string().starts_with(start));
     log
 }

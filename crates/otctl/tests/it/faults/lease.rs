@@ -18,7 +18,7 @@ use testbed::fault::{Point, What, at};
 use super::SIZE;
 use super::proxied::Proxied;
 use crate::hands::merge;
-use crate::stage::{Stage, phase, status, until};
+use crate::stage::{PATIENCE, Stage, phase, status, until};
 use crate::timeline::Timeline;
 
 const LIMIT: usize = 2;
@@ -78,7 +78,7 @@ async fn create(stage: &Stage) {
 /// A renewal is committed and its answer lost, twice in a row.
 async fn renewal_lost(one: &Proxied) {
     one.proxy.add(at("update Lease").times(2).then(What::Lose));
-    until("two answers were lost", async || (one.struck() == 2).then_some(())).await;
+    tokio::time::timeout(PATIENCE, one.proxy.struck(2)).await.expect("two answers were lost");
     let renewals = || {
         let log = one.proxy.log();
         log.iter().filter(|entry| entry.call.to_string().starts_with("update Lease")).count()

@@ -106,7 +106,7 @@ impl Lives {
 
     /// The writes in a namespace from there on.
     pub(super) fn writes_in(&self, namespace: &str, from: usize) -> Vec<Entry> {
-        let mut log = self.controller.proxy.log().split_off(from);
+        let mut log = self.controller.proxy.log_since(from);
         log.retain(|entry| entry.call.verb.is_write() && entry.call.name.starts_with(namespace));
         log
     }

@@ -78,10 +78,10 @@ impl Proxied {
         .await;
     }
 
-    /// The lines of its writes from there on, those of the lease left out, and how many requests there were in all.
+    /// The lines of its writes from there on, those of the lease left out.
     pub(super) fn writes(&self, from: usize) -> Vec<String> {
-        let log = self.proxy.log();
-        let writes = log[from..].iter().filter(|entry| entry.call.verb.is_write());
+        let log = self.proxy.log_since(from);
+        let writes = log.iter().filter(|entry| entry.call.verb.is_write());
         writes
             .filter(|entry| entry.call.kind != "Lease")
             .map(|entry| entry.call.to_string())
@@ -93,14 +93,9 @@ impl Proxied {
         answer_of(&self.launch.log, path).await
     }
 
-    /// How often faults struck it.
-    pub(super) fn struck(&self) -> usize {
-        self.proxy.log().iter().filter(|entry| entry.fault.is_some()).count()
-    }
-
     /// How many requests there were.
     pub(super) fn asked(&self) -> usize {
-        self.proxy.log().len()
+        self.proxy.asked()
     }
 }
 
