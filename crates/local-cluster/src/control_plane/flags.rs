@@ -79,7 +79,10 @@ pub(super) fn kube_controller_manager(state: &StateDir, settings: &Settings) -> 
 }
 
 pub(super) fn kube_scheduler(state: &StateDir) -> Vec<String> {
-    client_flags(state, "kube-scheduler")
+    let mut flags = client_flags(state, "kube-scheduler");
+    // A pod whose turn it misses, which happens on a busy machine, would wait for five minutes.
+    flags.push("--pod-max-in-unschedulable-pods-duration=20s".into());
+    flags
 }
 
 /// What all clients of the API server are told: no port of their own, no lease, no artificial slowness.

@@ -31,7 +31,7 @@ impl NodeContext {
         // The UID makes the write fail when another pod has taken the name.
         let patch = serde_json::json!({"metadata": {"uid": pod.uid()}, "status": status});
         let pods = self.pods(pod);
-        self.until_settled(|| async {
+        self.until_settled(pod, || async {
             let params = PatchParams::default();
             pods.patch_status(&name, &params, &Patch::Strategic(&patch)).await.map(drop)
         })
@@ -48,10 +48,10 @@ impl NodeContext {
             ..DeleteParams::default()
         };
         let pods = self.pods(pod);
-        self.until_settled(|| async { pods.delete(&name, &params).await.map(drop) }).await;
+        self.until_settled(pod, || async { pods.delete(&name, &params).await.map(drop) }).await;
     }
 
-    async fn until_settled<F>(&self, mut write: impl FnMut() -> F) -> Presence
+    async fn until_settled<F>(&self, pod: &Pod, mut write: impl FnMut() -> F) -> Presence
     where
         F: Future<Output = Result<(), kube::Error>>,
     {
@@ -60,8 +60,16 @@ impl NodeContext {
             self.link.up().await;
             match write().await {
                 Ok(()) => return Presence::Present,
-                Err(kube::Error::Api(answer)) if answer.is_not_found() || answer.is_conflict() => {
-                    return Presence::Gone;
+                Err(kube::Error::Api(answer)) if answer.is_not_found() => return Presence::Gone,
+                // Another pod has the name, or others were faster, time and again: only a read tells.
+                Err(kube::Error::Api(answer)) if answer.is_conflict() => {
+                    match self.pods(pod).get_opt(&pod.name_any()).await {
+                        Ok(found) if found.as_ref().and_then(Pod::uid) != pod.uid() => {
+                            return Presence::Gone;
+                        }
+                        Ok(_) => tracing::debug!(node = self.name, "others wrote a pod meanwhile"),
+                        Err(error) => tracing::warn!(%error, "will look at a pod again"),
+                    }
                 }
                 Err(error) => tracing::warn!(%error, node = self.name, "will write a pod again"),
             }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Instant;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
@@ -18,7 +19,7 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::{NAMESPACE, Stage, until};
+use super::{LOOK_RARELY, NAMESPACE, PATIENCE, Stage, until};
 
 /// The ledger, Jobs and pods.
 impl Stage {
@@ -66,11 +67,27 @@ impl Stage {
 
     /// Waits until so many import pods run, each with its transfer open at the server, and gives their UIDs by name.
     pub(crate) async fn await_running(&self, count: usize) -> BTreeMap<String, String> {
-        until(&format!("{count} imports run"), async || {
-            let is_open = self.server.totals().counts.open_data == count;
-            Some(self.running().await).filter(|running| running.len() == count && is_open)
-        })
-        .await
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let (running, open) = (self.running().await, self.server.totals().counts.open_data);
+            if running.len() == count && open == count {
+                return running;
+            }
+            if Instant::now() > deadline {
+                let pods = serde_json::to_string_pretty(&self.import_pods().await).unwrap();
+                let events = self.events(NAMESPACE).await;
+                let told = events.iter().map(|event| {
+                    let about = event.regarding.as_ref().and_then(|about| about.name.as_deref());
+                    format!("{about:?} {:?}: {:?}", event.reason, event.note)
+                });
+                let told: Vec<_> = told.collect();
+                panic!(
+                    "{} of {count} pods run, {open} transfers are open; {pods}\n{told:#?}",
+                    running.len()
+                );
+            }
+            tokio::time::sleep(LOOK_RARELY).await;
+        }
     }
 
     /// The controller's lease.
