@@ -48,7 +48,8 @@ pub enum Answer {
     Unusable,
     /// It took the connection and said nothing in time.
     Mute,
-    /// No connection was made: the network between, or no such process.
+    /// No connection was made, or it was torn down: the network between (a proxy there accepts and resets what it does
+    /// not let through), or no such process. It says nothing of the import.
     Unreachable,
 }
 

@@ -1,5 +1,6 @@
 //! Images and their queue as the cluster tells of them, kept up to date by watches. What they mean is in `queue`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -16,11 +17,18 @@ use tokio::task::JoinSet;
 
 use crate::queue::{Table, table};
 
+/// What the watches tell beside objects.
+#[derive(Debug, Default)]
+struct News {
+    /// Why a watch does not stand, by its kind.
+    broken: BTreeMap<String, String>,
+}
+
 /// All images and their queue. Dropping it ends the watches.
 pub(crate) struct Live {
     images: Store<VMDiskImage>,
     queues: Store<AdmissionQueue>,
-    changes: watch::Receiver<u64>,
+    news: watch::Receiver<News>,
     _watches: JoinSet<()>,
 }
 
@@ -36,14 +44,14 @@ impl Live {
             .await
             .context("VMDiskImages cannot be listed")?;
         queues.get_opt(IMAGE_QUEUE).await.context("the AdmissionQueue cannot be read")?;
-        let (change, changes) = watch::channel(0);
+        let (teller, news) = watch::channel(News::default());
         let mut watches = JoinSet::new();
-        let images = follow(images, watcher::Config::default(), &change, &mut watches);
+        let images = follow(images, watcher::Config::default(), &teller, &mut watches);
         let only = watcher::Config::default().fields(&format!("metadata.name={IMAGE_QUEUE}"));
-        let queues = follow(queues, only, &change, &mut watches);
+        let queues = follow(queues, only, &teller, &mut watches);
         images.wait_until_ready().await.context("the watch of VMDiskImages ended")?;
         queues.wait_until_ready().await.context("the watch of the AdmissionQueue ended")?;
-        Ok(Self { images, queues, changes, _watches: watches })
+        Ok(Self { images, queues, news, _watches: watches })
     }
 
     /// All images.
@@ -57,16 +65,33 @@ impl Live {
         table(queue.as_deref(), &self.images(), Timestamp::now())
     }
 
+    /// Why what is known may be old: the API server cannot be asked.
+    pub(crate) fn broken(&self) -> Option<String> {
+        self.news.borrow().broken.values().next().cloned()
+    }
+
     /// Waits until something has changed since it was last asked.
     pub(crate) async fn changed(&mut self) -> anyhow::Result<()> {
-        self.changes.changed().await.context("the watches have ended")
+        self.news.changed().await.context("the watches have ended")
+    }
+}
+
+impl News {
+    /// The next of a watch of `kind`: that it stands, or why it does not. It is opened again in any case.
+    fn take(&mut self, kind: &str, error: Option<watcher::Error>) {
+        match error {
+            None => self.broken.remove(kind),
+            Some(error) => {
+                self.broken.insert(kind.to_owned(), format!("{:#}", anyhow::Error::new(error)))
+            }
+        };
     }
 }
 
 fn follow<K>(
     api: Api<K>,
     config: watcher::Config,
-    change: &watch::Sender<u64>,
+    teller: &watch::Sender<News>,
     watches: &mut JoinSet<()>,
 ) -> Store<K>
 where
@@ -80,12 +105,10 @@ where
 {
     let (store, writer) = reflector::store();
     let events = reflector::reflector(writer, watcher(api, config).default_backoff());
-    let change = change.clone();
+    let teller = teller.clone();
+    let kind = K::plural(&()).into_owned();
     watches.spawn(events.for_each(move |event| {
-        if let Err(error) = event {
-            tracing::warn!(%error, "a watch failed and is opened again");
-        }
-        change.send_modify(|count| *count += 1);
+        teller.send_modify(|news| news.take(&kind, event.err()));
         std::future::ready(())
     }));
     store

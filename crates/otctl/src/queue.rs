@@ -170,7 +170,7 @@ fn amounts(told: &VMDiskImageStatus) -> (Option<u64>, Option<u64>) {
 /// Why it is not further: what its own condition says, as `kubectl get` shows it. The ledger is newer than that only when
 /// it has just admitted the image, and speaks for one of which nobody has said anything yet.
 fn reason_of(told: &VMDiskImageStatus, is_active: bool, standing: Option<&Standing>) -> String {
-    if is_active && told.phase != Some(Phase::Syncing) {
+    if is_active && matches!(told.phase, None | Some(Phase::Queued)) {
         return Reason::Admitted.to_string();
     }
     let ready = condition::find(&told.conditions, READY).map(|found| found.reason.clone());

@@ -24,6 +24,14 @@ impl View {
         if out::is_terminal() { Self::Bars(Bars::new()) } else { Self::Lines(Lines::new()) }
     }
 
+    /// Says what holds for all that is shown, until it is told otherwise.
+    pub(crate) fn tell(&mut self, warning: Option<String>) {
+        match self {
+            Self::Bars(bars) => bars.tell(warning),
+            Self::Lines(lines) => lines.tell(warning).iter().for_each(|line| out::line(line)),
+        }
+    }
+
     /// Shows this one now.
     pub(crate) fn show(&mut self, table: &Table) {
         match self {

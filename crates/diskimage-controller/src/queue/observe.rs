@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use k8s_openapi::ByteString;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference, Pod};
 use kube::ResourceExt;
@@ -241,8 +242,42 @@ fn present(map: &ConfigMap) -> Document {
         uid: map.uid(),
         ..ObjectReference::default()
     };
-    Document::Present {
-        entries: map.data.clone().unwrap_or_default(),
-        reference: Box::new(reference),
+    Document::Present { entries: entries(map), reference: Box::new(reference) }
+}
+
+/// All that stands in it as text. A value that is none cannot be read as any key's, and is told like every such value.
+fn entries(map: &ConfigMap) -> BTreeMap<String, String> {
+    let text = |(key, bytes): (&String, &ByteString)| {
+        (key.clone(), String::from_utf8_lossy(&bytes.0).into_owned())
+    };
+    let mut entries = map.data.clone().unwrap_or_default();
+    entries.extend(map.binary_data.iter().flatten().map(text));
+    entries
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_policy_holds_as_bytes_is_read_like_its_texts() {
+        let bytes = |text: &[u8]| ByteString(text.to_vec());
+        let map = ConfigMap {
+            data: Some([("retryLimit".to_owned(), "7".to_owned())].into()),
+            binary_data: Some(
+                [
+                    ("concurrency".to_owned(), bytes(b"3")),
+                    ("stallTimeout".to_owned(), bytes(b"\xff")),
+                ]
+                .into(),
+            ),
+            ..ConfigMap::default()
+        };
+        let (policy, problems) = policy::document(&entries(&map), &policy::Policy::default());
+        assert_eq!((policy.concurrency, policy.retry_limit), (3, 7));
+        assert_eq!(
+            problems.iter().map(|problem| problem.key.as_str()).collect::<Vec<_>>(),
+            ["stallTimeout"]
+        );
     }
 }

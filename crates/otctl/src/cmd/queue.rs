@@ -32,6 +32,10 @@ async fn follow(live: &mut Live, args: &QueueArgs) -> anyhow::Result<()> {
         let table = live.table().only(|row| is_here(row, args));
         let unfinished = table.images.iter().filter(|row| !row.has_ended());
         followed.extend(unfinished.map(|row| (row.namespace.clone(), row.name.clone())));
+        view.tell(
+            live.broken()
+                .map(|why| format!("not up to date, the API server cannot be asked: {why}")),
+        );
         view.show(
             &table.only(|row| {
                 args.all || followed.contains(&(row.namespace.clone(), row.name.clone()))

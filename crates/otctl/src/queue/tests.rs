@@ -174,6 +174,15 @@ fn those_that_are_held_back_wait_all_the_same() {
 }
 
 #[test]
+fn what_has_ended_says_so_while_the_ledger_still_holds_its_slot() {
+    let failed = with(ticketed("a", 0, "1"), |status| {
+        status.phase = Some(Phase::Failed);
+        status.conditions = vec![ready("SourceNotFound")];
+    });
+    check(1, vec![entry("a", "1")], vec![failed], &["- a Failed SourceNotFound"]);
+}
+
+#[test]
 fn what_has_ended_or_is_suspended_has_no_position() {
     let done = with(image("done", 0), |status| {
         let spec = image("done", 0);

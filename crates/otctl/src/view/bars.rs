@@ -1,5 +1,7 @@
 //! Rows on a terminal: one bar each, drawn over the last ones.
 
+use std::iter;
+
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::{amount, attempt, headline, phase, reason};
@@ -10,6 +12,7 @@ use crate::queue::{Row, Table};
 pub(crate) struct Bars {
     screen: MultiProgress,
     headline: ProgressBar,
+    warning: Option<String>,
     rows: Vec<ProgressBar>,
 }
 
@@ -17,11 +20,16 @@ impl Bars {
     pub(super) fn new() -> Self {
         let screen = MultiProgress::with_draw_target(ProgressDrawTarget::stdout());
         let headline = screen.add(ProgressBar::new(1).with_style(style("{wide_msg}")));
-        Self { screen, headline, rows: Vec::new() }
+        Self { screen, headline, warning: None, rows: Vec::new() }
+    }
+
+    pub(super) fn tell(&mut self, warning: Option<String>) {
+        self.warning = warning;
     }
 
     pub(super) fn show(&mut self, table: &Table) {
-        self.headline.set_message(headline(table));
+        let warning = self.warning.iter().map(|warning| format!("; {warning}"));
+        self.headline.set_message(iter::once(headline(table)).chain(warning).collect::<String>());
         while self.rows.len() > table.images.len() {
             self.rows.pop().iter().for_each(|bar| self.screen.remove(bar));
         }

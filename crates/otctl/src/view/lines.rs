@@ -12,6 +12,7 @@ use crate::queue::{Row, Table};
 pub(crate) struct Lines {
     since: Instant,
     said: BTreeMap<(String, String), Said>,
+    warned: Option<String>,
 }
 
 /// What makes a new line: everything but the bytes, of which each quarter does.
@@ -25,7 +26,16 @@ struct Said {
 
 impl Lines {
     pub(super) fn new() -> Self {
-        Self { since: Instant::now(), said: BTreeMap::new() }
+        Self { since: Instant::now(), said: BTreeMap::new(), warned: None }
+    }
+
+    /// A line when the warning is new, and one when it is over. Another wording is no news.
+    pub(super) fn tell(&mut self, warning: Option<String>) -> Option<String> {
+        let elapsed = self.since.elapsed().as_secs_f32();
+        let is_news = warning.is_some() != self.warned.is_some();
+        self.warned = warning;
+        let text = self.warned.as_deref().unwrap_or("up to date again");
+        is_news.then(|| format!("[{elapsed:6.1}s] {text}"))
     }
 
     /// The lines that are new with this table.
@@ -107,6 +117,16 @@ mod tests {
         assert_eq!(shown(&mut lines, row(25)), 0);
         assert_eq!(shown(&mut lines, Row { attempt: Some(2), ..row(25) }), 1);
         assert_eq!(shown(&mut lines, Row { reason: "Stopping".to_owned(), ..row(25) }), 1);
+    }
+
+    #[test]
+    fn a_warning_is_told_when_it_comes_and_when_it_goes() {
+        let mut lines = Lines::new();
+        assert_eq!(lines.tell(None), None);
+        assert!(lines.tell(Some("cannot be asked: a".to_owned())).unwrap().ends_with("asked: a"));
+        assert_eq!(lines.tell(Some("cannot be asked: b".to_owned())), None);
+        assert!(lines.tell(None).unwrap().ends_with("up to date again"));
+        assert_eq!(lines.tell(None), None);
     }
 
     #[test]

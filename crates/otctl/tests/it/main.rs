@@ -34,6 +34,7 @@ mod stage;
 mod strangers;
 mod timeline;
 mod up;
+mod volumes;
 mod writes;
 
 use std::process::{Command, Output};

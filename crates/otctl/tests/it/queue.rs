@@ -1,6 +1,7 @@
 //! The queue of a real API server, as programs and people read it. No controller runs, so what is read stays as it is.
 
 use std::path::Path;
+use std::process::Stdio;
 
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
@@ -9,7 +10,11 @@ use otctl_types::diskimage::AccessMode;
 use otctl_types::{AdmissionQueue, AdmissionQueueSpec, VMDiskImage, VMDiskImageSpec};
 use policy::Policy;
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::Command;
+use tokio::time::timeout;
 
+use crate::stage::PATIENCE;
 use crate::{otctl, stdout};
 
 /// A cluster with the kinds, the ledger and a few images.
@@ -105,7 +110,7 @@ async fn positions_are_computed_from_the_objects() {
     populate(&lab).await;
     expect_rows(&lab);
     expect_lines(&lab);
-    lab.cluster.shutdown().await;
+    expect_to_be_told_when_it_is_followed_into_the_end_of(lab).await;
 }
 
 fn expect_refused_without_kinds(lab: &Lab) {
@@ -155,4 +160,22 @@ fn expect_lines(lab: &Lab) {
     assert!(text.lines().any(|line| line.contains("first") && line.contains("25%")), "{text}");
     let elsewhere = lab.run(&["queue", "--once", "-n", "other"]);
     assert!(elsewhere.contains("3 waiting") && !elsewhere.contains("second"), "{elsewhere}");
+}
+
+/// What stands there stays there, and is not taken for what is the case now.
+async fn expect_to_be_told_when_it_is_followed_into_the_end_of(lab: Lab) {
+    let mut command = Command::from(otctl());
+    command.args(["queue", "--kubeconfig"]).arg(lab.cluster.kubeconfig_path());
+    let mut child = command.stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut until = async |part: &str| {
+        let told = timeout(PATIENCE, async {
+            while !lines.next_line().await.unwrap().unwrap().contains(part) {}
+        });
+        told.await.unwrap_or_else(|_| panic!("it never said '{part}'"));
+    };
+    until("default/first").await;
+    lab.cluster.shutdown().await;
+    until("the API server cannot be asked").await;
+    child.kill().await.unwrap();
 }

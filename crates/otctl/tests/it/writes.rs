@@ -87,7 +87,7 @@ async fn two_hundred_images_at_rest_cause_no_write() {
     .await;
     quiet(&stage).await;
     let mark = stage.mark();
-    // The one place where time has to pass: there is no event to wait for when nothing is to happen.
+    // Time has to pass: there is no event to wait for when nothing is to happen.
     tokio::time::sleep(REST).await;
     let writes: Vec<String> = stage.writes(mark).iter().map(told).collect();
     let renewals = stage.requests(mark).iter().filter(|entry| entry.is_write()).count();

@@ -128,8 +128,7 @@ impl Pass<'_> {
         if self.now >= due {
             memory.progress = self.progress_now(&memory).or(memory.progress);
         }
-        let standing =
-            self.standing(Phase::Syncing, Reason::Importing, "the data is being fetched");
+        let standing = self.standing(Phase::Syncing, Reason::Importing, doing(&memory));
         Plan {
             next: Next::At(if due > self.now { due } else { self.next_look() }),
             writes: self.missing_claims(),
@@ -321,6 +320,15 @@ impl Pass<'_> {
         };
         close(&observed.record, closing, ending, &observed.policy, self.now)
     }
+}
+
+/// What an import is doing, as far as the progress on record tells: said with it, so that it costs no write of its own.
+fn doing(memory: &VMDiskImageStatus) -> &'static str {
+    let told = memory.progress.as_ref();
+    if told.is_some_and(|told| told.total_bytes == Some(told.bytes)) {
+        return "all of the data is fetched; the disk is being verified and written";
+    }
+    "the data is being fetched"
 }
 
 fn is_worth_telling(seen: &import::Progress, told: i64) -> bool {

@@ -127,6 +127,22 @@ fn progress_is_unknown_while_the_import_cannot_be_asked() {
     assert_eq!(at_work(|talk| talk.unknown_for = Some(Duration::from_secs(5))), None);
 }
 
+#[test]
+fn an_import_that_has_fetched_all_is_not_said_to_fetch() {
+    let hour_ago = now() - jiff::SignedDuration::from_hours(1);
+    let message = |bytes| {
+        let facts = image().slot(1).open(1).import(1, State::AtWork(60));
+        let facts = facts.talk(|talk| talk.progress.as_mut().unwrap().bytes = bytes);
+        let facts = facts.status(|status| {
+            status.open_attempt.as_mut().unwrap().started_at =
+                Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(hour_ago));
+        });
+        plan(facts).status.unwrap().message.unwrap()
+    };
+    assert_eq!(message(4095), "the data is being fetched");
+    assert!(message(4096).contains("being verified and written"));
+}
+
 /// Whatever an import pod says, the status has room for it and the next pass can go on from it.
 #[test]
 fn absurd_numbers_of_an_import_are_told_within_bounds() {
