@@ -81,7 +81,8 @@ fn static_importer() -> anyhow::Result<()> {
     build.args(["--target", TARGET]).env("RUSTFLAGS", "-C target-feature=+crt-static").run()?;
     let path = repository::root().join("target").join(TARGET).join("dist/disk-importer");
     let program = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    println!("{}: {:.1} MB", path.display(), program.len() as f64 / 1e6);
+    let name = path.file_name().unwrap_or_default().display();
+    println!("{name}: {:.1} MB", program.len() as f64 / 1e6);
     let loader = b"/ld-linux";
     let is_dynamic = program.windows(loader.len()).any(|window| window == loader);
     anyhow::ensure!(!is_dynamic, "{} asks for a dynamic loader", path.display());

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use image_server::fixtures::{COMPLETE, PLAIN};
 use image_server::{Content, ImageServer};
@@ -17,6 +18,8 @@ use crate::signals::Interruption;
 
 /// Where the hints put things.
 const NAMESPACE: &str = "labs";
+/// Before a controller that ended is started again.
+const BACKOFF: Duration = Duration::from_secs(1);
 
 /// Starts it, says how to use it, and waits for Ctrl-C. Nothing of it is left running.
 pub(crate) async fn run(args: LocalArgs) -> anyhow::Result<ExitCode> {
@@ -30,7 +33,7 @@ pub(crate) async fn run(args: LocalArgs) -> anyhow::Result<ExitCode> {
     Ok(code)
 }
 
-/// Runs until it is dropped; an error if it cannot start, or the controller ends.
+/// Runs until it is dropped; an error if it cannot start, or the controller cannot.
 async fn serve(args: LocalArgs) -> anyhow::Error {
     match try_serve(args).await {
         Ok(never) => match never {},
@@ -44,9 +47,21 @@ async fn try_serve(args: LocalArgs) -> anyhow::Result<std::convert::Infallible> 
     COMPLETE.iter().for_each(|fixture| server.add(fixture.name, Content::bytes(fixture.bytes)));
     installation::apply(&cluster.admin(), policy(&server), &[NAMESPACE]).await?;
     installation::guard_deletion(&cluster.admin()).await?;
-    let mut controller = ControllerProcess::start(&Launch::on(&cluster, own_program()?).await?)?;
+    let mut launch = Launch::on(&cluster, own_program()?).await?;
+    let mut controller = ControllerProcess::start(&launch)?;
     out::line(&hints(&cluster, &server, &controller));
-    Err(controller.ends().await)
+    for starts in 2.. {
+        let ended = controller.ends().await;
+        if !controller.has_listened() {
+            return Err(ended.context("the controller cannot run here"));
+        }
+        tokio::time::sleep(BACKOFF).await;
+        // As its Deployment would; what the last one said stays.
+        launch.log.set_file_name(format!("diskimage-controller-{starts}.log"));
+        out::line(&format!("{ended:#}\nIt is started again; its log is {}", launch.log.display()));
+        controller = ControllerProcess::start(&launch)?;
+    }
+    anyhow::bail!("the controller was started too often")
 }
 
 /// Any source may be tried, and the local server, which is on loopback, is listed by name.

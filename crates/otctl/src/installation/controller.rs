@@ -74,6 +74,11 @@ impl ControllerProcess {
         anyhow::anyhow!("the controller ended ({status}):\n{}", last_lines(&self.log))
     }
 
+    /// Whether it has come so far that it answers requests.
+    pub(crate) fn has_listened(&self) -> bool {
+        std::fs::read_to_string(&self.log).is_ok_and(|log| log.contains("\"listening\""))
+    }
+
     /// Where its log is.
     pub fn log(&self) -> &Path {
         &self.log

@@ -1,5 +1,6 @@
 //! `otctl up` says what it has, and what it says is so.
 
+use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::time::Duration;
@@ -9,11 +10,12 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use otctl_types::AdmissionQueue;
 use otctl_types::names::IMAGE_QUEUE;
 use serde_json::json;
 
-use crate::processes::{Running, SOON};
+use crate::processes::{Running, SOON, descendants, wait_for};
 
 /// It, and everything that it printed once it was up.
 struct Up {
@@ -73,7 +75,23 @@ async fn it_says_what_it_has_and_guards_the_ledger_as_the_chart_does() {
     queues.patch(IMAGE_QUEUE, &params, &Patch::Apply(ledger)).await.unwrap();
     let refusal = tokio::time::timeout(SOON, refusal(&queues)).await.expect("it is refused");
     assert!(refusal.contains("pelotech.ot/force-delete=true"), "{refusal}");
+    expect_a_killed_controller_to_be_replaced(&up);
     assert_eq!(up.end(), Some(130));
+}
+
+fn expect_a_killed_controller_to_be_replaced(up: &Up) {
+    let controllers = || {
+        let mut all = descendants(up.process.pid().as_raw());
+        all.retain(|process| process.command.contains("run-controller"));
+        all
+    };
+    let log = up.word_after("controller's ");
+    wait_for("it listens", || {
+        fs::read_to_string(log).unwrap().contains("\"listening\"").then_some(())
+    });
+    let before = wait_for("a controller runs", || controllers().pop());
+    kill(Pid::from_raw(before.id), Signal::SIGKILL).unwrap();
+    wait_for("another controller runs", || controllers().into_iter().find(|now| *now != before));
 }
 
 /// A new admission policy takes a moment to act, which a dry run may look at as often as it likes.

@@ -1,21 +1,27 @@
 //! The process whose requests pass: signals to it, and the gate that closes when one kills it.
 
 use std::future::pending;
+use std::pin::pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
+use tokio::time::{sleep, timeout};
 
-/// A sender has read an answer by then. Nothing that it sends meanwhile passes.
-const READ_WITHIN: Duration = Duration::from_millis(20);
+/// What a sender needs at least to read an answer. Nothing that it sends meanwhile passes.
+const READ_AFTER: Duration = Duration::from_millis(20);
+/// One that sends nothing more in this time rests, and has read what it was sent.
+const READ_WITHIN: Duration = Duration::from_millis(300);
 
 /// The sender.
 #[derive(Debug)]
 pub(super) struct Process {
     state: Mutex<State>,
     kills: watch::Sender<usize>,
+    /// A request came that does not pass.
+    knocks: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -27,7 +33,7 @@ struct State {
 
 impl Default for Process {
     fn default() -> Self {
-        Self { state: Mutex::default(), kills: watch::Sender::new(0) }
+        Self { state: Mutex::default(), kills: watch::Sender::new(0), knocks: Notify::new() }
     }
 }
 
@@ -48,6 +54,7 @@ impl Process {
     /// Passes at once, or never: a dead sender's requests are dropped with its connection.
     pub(super) async fn pass(&self) {
         if self.lock().is_doomed {
+            self.knocks.notify_waiters();
             pending::<()>().await;
         }
     }
@@ -59,9 +66,13 @@ impl Process {
         self.kills.send_modify(|kills| *kills += 1);
     }
 
-    /// SIGKILL, after it has read its answer and before anything else of it passes.
+    /// SIGKILL, after it has read its answer, which its next request shows, and before anything else of it passes.
     pub(super) async fn kill_after_reading(&self) {
-        tokio::time::sleep(READ_WITHIN).await;
+        let mut knocked = pin!(self.knocks.notified());
+        knocked.as_mut().enable();
+        sleep(READ_AFTER).await;
+        // Either way it has read it.
+        let _ = timeout(READ_WITHIN, knocked).await;
         self.kill();
     }
 
@@ -73,7 +84,7 @@ impl Process {
     /// SIGSTOP, and SIGCONT after that time.
     pub(super) async fn stop(&self, time: Duration) {
         self.signal(Signal::SIGSTOP);
-        tokio::time::sleep(time).await;
+        sleep(time).await;
         self.resume();
     }
 

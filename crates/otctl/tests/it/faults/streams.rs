@@ -18,9 +18,9 @@ use crate::stage::{Stage, until};
 /// More than one page of a list.
 const CROWD: usize = 60;
 /// So many starts are looked at to tell how soon they follow each other: of one that closes at once, which begins again
-/// each second, and of one that fails, which takes longer each time.
+/// each second, and of one that fails, which takes longer each time and comes to ask for a list in pages.
 const CLOSED: usize = 8;
-const FAILED: usize = 4;
+const FAILED: usize = 5;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_watch_that_fails_is_no_storm_and_holds_up_no_other() {
