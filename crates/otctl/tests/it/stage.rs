@@ -27,7 +27,7 @@ pub(crate) use self::looks::{account, answer_of, keep_metrics, names, pod_phase,
 /// Where images are.
 pub(crate) const NAMESPACE: &str = "labs";
 /// Whatever is waited for has come by then, or never will: the machine may be busy with compilers.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 /// How soon what is waited for is looked at again, and how rarely at most: looking costs the API server.
 const LOOK_AGAIN: Duration = Duration::from_millis(25);
 const LOOK_RARELY: Duration = Duration::from_millis(200);
