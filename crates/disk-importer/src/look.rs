@@ -80,7 +80,8 @@ impl Beginning<'_> {
                 Err(Failure::new(ImportReason::BadFormat, "the source is empty"))
             }
             None if self.is_page || is_markup(bytes) => {
-                let message = "the source serves a page or an error document, not a disk image";
+                let message = "the source serves a page or an error document, not a disk image: \
+                               look at what the url serves";
                 Err(Failure::new(ImportReason::BadFormat, message))
             }
             None => {
@@ -168,7 +169,8 @@ pub fn fits(facts: &SourceFacts, limits: &Limits) -> Result<(), Failure> {
     if let (Some(size), Some(disk)) = (facts.virtual_size, limits.disk_size)
         && size > disk
     {
-        let message = format!("diskSize is {disk} bytes, the disk in the image is {size}");
+        let [size, disk] = [size, disk].map(policy::quantity::format);
+        let message = format!("diskSize is {disk}, the disk in the image is {size}");
         return Err(Failure::new(ImportReason::TooSmall, message));
     }
     Ok(())

@@ -52,7 +52,7 @@ self.spec.url == oldSelf.spec.url && self.spec.sourceType == oldSelf.spec.source
     ),
     printcolumn(name = "PROGRESS", type_ = "string", json_path = ".status.progress.percent"),
     printcolumn(name = "SIZE", type_ = "string", json_path = ".status.diskSize"),
-    printcolumn(name = "ATTEMPT", type_ = "integer", json_path = ".status.attempts[-1:].number"),
+    printcolumn(name = "ATTEMPT", type_ = "integer", json_path = ".status.lastAttempt"),
     printcolumn(name = "AGE", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(name = "MESSAGE", type_ = "string", json_path = ".status.message", priority = 1),
     printcolumn(name = "QUEUED", type_ = "date", json_path = ".status.queuedAt", priority = 1),

@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::out;
 use crate::queue::{Table, table};
 
 /// What the watches tell beside objects.
@@ -82,7 +83,7 @@ impl News {
         match error {
             None => self.broken.remove(kind),
             Some(error) => {
-                self.broken.insert(kind.to_owned(), format!("{:#}", anyhow::Error::new(error)))
+                self.broken.insert(kind.to_owned(), out::causes(&anyhow::Error::new(error)))
             }
         };
     }

@@ -30,6 +30,8 @@ pub(crate) struct Table {
     pub(crate) active: usize,
     /// How many wait for one.
     pub(crate) waiting: usize,
+    /// How many have failed for good.
+    pub(crate) failed: usize,
     /// Whether every key of the policy could be read, in one word.
     pub(crate) policy: Option<String>,
     /// Active images, then waiting ones by position, then those that are held back, then the rest by name.
@@ -97,6 +99,7 @@ pub(crate) fn table(
         limit: status.limit,
         active: status.active.len(),
         waiting: rows.iter().filter(|(rank, _)| rank.is_waiting()).count(),
+        failed: rows.iter().filter(|(_, row)| row.phase == Phase::Failed).count(),
         policy: condition::find(&status.conditions, POLICY_VALID).map(|found| found.reason.clone()),
         images: rows.into_iter().map(|(_, row)| row).collect(),
     }

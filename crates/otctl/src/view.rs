@@ -52,13 +52,17 @@ pub(crate) fn phase(phase: Phase) -> &'static str {
     }
 }
 
-/// `2 of 4 active, 3 waiting`
+/// `2 of 4 active, 3 waiting, 1 failed`
 pub(crate) fn headline(table: &Table) -> String {
     let limit = table.limit.map_or_else(|| "?".to_owned(), |limit| limit.to_string());
     let policy = table.policy.as_deref().filter(|policy| *policy == "Invalid");
     let warning =
         policy.map_or("", |_| "; the policy has problems: kubectl describe aq vmdiskimages");
-    format!("{} of {limit} active, {} waiting{warning}", table.active, table.waiting)
+    let failed = match table.failed {
+        0 => String::new(),
+        failed => format!(", {failed} failed"),
+    };
+    format!("{} of {limit} active, {} waiting{failed}{warning}", table.active, table.waiting)
 }
 
 /// `8.0 MiB of 24.0 MiB`

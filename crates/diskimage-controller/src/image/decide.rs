@@ -293,7 +293,7 @@ impl<'a> Pass<'a> {
     fn with_way_out(&self, cause: &str) -> String {
         let (name, namespace) = (self.image.name_any(), self.image.namespace());
         format!(
-            "{}; once that is mended: kubectl annotate vmdi {name} -n {} {RETRY_ANNOTATION}=$(date +%s) --overwrite",
+            "{}; once that is mended, if not by an edit of the spec: kubectl annotate vmdi {name} -n {} {RETRY_ANNOTATION}=$(date +%s) --overwrite",
             cause.trim_end_matches('.'),
             namespace.unwrap_or_default()
         )

@@ -18,7 +18,7 @@ pub(crate) async fn run(args: &QueueArgs) -> anyhow::Result<ExitCode> {
     let mut live = Live::open(&cluster.client).await.with_context(|| cluster.address)?;
     match args.output {
         Some(Format::Json) => out::line(&json(&asked_for(live.table(), args))?),
-        None if args.once => out::line(&text(&asked_for(live.table(), args))),
+        None if args.once => out::line(&text(&asked_for(live.table(), args), args)),
         None => follow(&mut live, args).await?,
     }
     Ok(ExitCode::SUCCESS)
@@ -26,6 +26,10 @@ pub(crate) async fn run(args: &QueueArgs) -> anyhow::Result<ExitCode> {
 
 /// Until Ctrl-C, which ends the process: there is nothing to clean up. What ends while it is followed stays in view.
 async fn follow(live: &mut Live, args: &QueueArgs) -> anyhow::Result<()> {
+    // Lines come with changes only, and there may be none for long.
+    if !out::is_terminal() {
+        out::line(&format!("{}; followed until Ctrl-C", headline(&live.table(), args)));
+    }
     let mut view = View::for_output();
     let mut followed = BTreeSet::new();
     loop {
@@ -57,8 +61,14 @@ fn json(table: &Table) -> anyhow::Result<String> {
     serde_json::to_string_pretty(table).context("the queue cannot be written as JSON")
 }
 
+/// What holds for the whole queue, with the way to what is not shown.
+fn headline(table: &Table, args: &QueueArgs) -> String {
+    let hint = if table.failed > 0 && !args.all { " (-a shows what has ended)" } else { "" };
+    view::headline(table) + hint
+}
+
 /// As kubectl prints tables: no lines, columns of capitals.
-fn text(table: &Table) -> String {
+fn text(table: &Table, args: &QueueArgs) -> String {
     let mut columns = comfy_table::Table::new();
     columns.load_style(NOTHING);
     columns.set_header([
@@ -74,7 +84,7 @@ fn text(table: &Table) -> String {
     for row in &table.images {
         columns.add_row(cells(row));
     }
-    format!("{}\n{}", view::headline(table), columns.trim_fmt())
+    format!("{}\n{}", headline(table, args), columns.trim_fmt())
 }
 
 fn cells(row: &Row) -> [String; 8] {

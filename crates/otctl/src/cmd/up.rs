@@ -93,7 +93,7 @@ kind: VMDiskImage
 metadata: {{name: debian, namespace: {NAMESPACE}}}
 spec: {{url: '{url}', sourceType: http}}
 END
-  otctl queue
+  {otctl} queue
   kubectl -n {NAMESPACE} get vmdi
   kubectl -n {NAMESPACE} wait --for=condition=Ready vmdi/debian
   kubectl -n sync-operator edit configmap sync-operator-policy
@@ -111,11 +111,17 @@ Logs: the controller's {log}
 ",
         kubeconfig = cluster.kubeconfig_path().display(),
         tools = tools(),
+        otctl = own_name(),
         url = server.url(PLAIN.name),
         allowed = allowed_hosts(server),
         log = controller.log().display(),
         state = cluster.state_dir().display(),
     )
+}
+
+/// How this program is started where a shell does not know its name.
+fn own_name() -> String {
+    own_program().map_or_else(|_| "otctl".to_owned(), |path| path.display().to_string())
 }
 
 /// Where kubectl and helm are, if not where a shell looks anyway.
@@ -128,9 +134,9 @@ fn tools() -> String {
     let is_cached = |path: &PathBuf| path.starts_with(&sources.cache);
     match (found.len(), found.values().any(is_cached)) {
         (2, false) => String::new(),
-        (2, true) => format!("  export PATH=\"$PATH:{cache}\"   # kubectl and helm"),
+        (2, true) => format!("  export PATH=\"{cache}:$PATH\"   # kubectl and helm"),
         _ => format!(
-            "  export PATH=\"$PATH:{cache}\"   # kubectl and helm, once `cargo run --release -p local-cluster -- programs` \
+            "  export PATH=\"{cache}:$PATH\"   # kubectl and helm, once `cargo run --release -p local-cluster -- programs` \
              has built them"
         ),
     }

@@ -74,13 +74,8 @@ fn line(row: &Row, elapsed: f32) -> String {
     let place = row.position.map(|position| format!("position {position}")).unwrap_or_default();
     let words = [place, reason(row).to_owned(), attempt(row), amount(row)];
     let words: Vec<_> = words.into_iter().filter(|word| !word.is_empty()).collect();
-    format!(
-        "[{elapsed:6.1}s] {}/{}: {} ({})",
-        row.namespace,
-        row.name,
-        phase(row.phase),
-        words.join(", ")
-    )
+    let words = if words.is_empty() { String::new() } else { format!(" ({})", words.join(", ")) };
+    format!("[{elapsed:6.1}s] {}/{}: {}{words}", row.namespace, row.name, phase(row.phase))
 }
 
 #[cfg(test)]
@@ -103,8 +98,14 @@ mod tests {
     }
 
     fn shown(lines: &mut Lines, row: Row) -> usize {
-        let table =
-            Table { limit: Some(1), active: 1, waiting: 0, policy: None, images: vec![row] };
+        let table = Table {
+            limit: Some(1),
+            active: 1,
+            waiting: 0,
+            failed: 0,
+            policy: None,
+            images: vec![row],
+        };
         lines.show(&table).len()
     }
 

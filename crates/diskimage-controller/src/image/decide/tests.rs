@@ -191,7 +191,7 @@ fn what_does_not_fit_is_told_with_the_size_that_does() {
 
 #[test]
 fn what_is_given_up_is_told_with_the_command_that_asks_again() {
-    let command = "once that is mended: kubectl annotate vmdi web -n lab pelotech.ot/retry=$(date +%s) --overwrite";
+    let command = "once that is mended, if not by an edit of the spec: kubectl annotate vmdi web -n lab pelotech.ot/retry=$(date +%s) --overwrite";
     let lost = image().ticket("1").failed("LostRepeatedly", 1, true);
     let spent = image().ticket("1").failed("ServerError", 3, true);
     let terminal = image().slot(1).probe(1, failed_report(ImportReason::BadFormat));
