@@ -27,7 +27,7 @@ const NAME: &str = "disk";
 const QUIET: Duration = Duration::from_secs(2);
 
 /// What happens to an image.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Life {
     /// It succeeds.
     Success,
