@@ -135,7 +135,7 @@ pub struct VMDiskImageSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub refresh: Option<String>,
-    /// True: gives the slot back and stays queued; the bytes fetched so far are kept.
+    /// True: gives its slot and its place in the queue back and keeps the bytes fetched so far. Set back, it queues anew.
     #[serde(default)]
     pub suspend: bool,
 }
