@@ -1,7 +1,8 @@
 //! Compares a text with a file under version control. `UPDATE_GOLDEN=1` rewrites the file; then read the diff.
 
-use std::fmt::Write as _;
 use std::path::Path;
+
+use similar::TextDiff;
 
 /// Compares `text` with the file at `path`, or rewrites that when `UPDATE_GOLDEN=1` is set. [`golden!`](crate::golden!)
 /// makes the path.
@@ -43,42 +44,10 @@ macro_rules! golden {
     };
 }
 
-/// A line diff: `-` is only in `old`, `+` only in `new`.
+/// A line diff with three lines around every change: `-` is only in `old`, `+` only in `new`. Empty when they are equal.
 #[must_use]
 pub fn difference(old: &str, new: &str) -> String {
-    let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
-    let common = common_suffix_lengths(&old, &new);
-    let (mut i, mut j) = (0, 0);
-    let mut told = String::new();
-    while i < old.len() || j < new.len() {
-        let (sign, line) = if i < old.len() && j < new.len() && old[i] == new[j] {
-            (i, j) = (i + 1, j + 1);
-            (' ', old[i - 1])
-        } else if j >= new.len() || (i < old.len() && common[i + 1][j] >= common[i][j + 1]) {
-            i += 1;
-            ('-', old[i - 1])
-        } else {
-            j += 1;
-            ('+', new[j - 1])
-        };
-        writeln!(told, "{sign} {line}").expect("writing to a string does not fail");
-    }
-    told
-}
-
-/// Length of the longest common subsequence of every pair of suffixes.
-fn common_suffix_lengths(old: &[&str], new: &[&str]) -> Vec<Vec<usize>> {
-    let mut common = vec![vec![0; new.len() + 1]; old.len() + 1];
-    for i in (0..old.len()).rev() {
-        for j in (0..new.len()).rev() {
-            common[i][j] = if old[i] == new[j] {
-                common[i + 1][j + 1] + 1
-            } else {
-                common[i + 1][j].max(common[i][j + 1])
-            };
-        }
-    }
-    common
+    TextDiff::from_lines(old, new).unified_diff().to_string()
 }
 
 #[cfg(test)]
@@ -87,8 +56,9 @@ mod tests {
 
     #[test]
     fn a_difference_shows_what_was_and_what_is() {
-        assert_eq!(difference("a\nb\nc\n", "a\nx\nc\nd\n"), "  a\n- b\n+ x\n  c\n+ d\n");
-        assert_eq!(difference("same\n", "same\n"), "  same\n");
+        let told = "@@ -1,3 +1,4 @@\n a\n-b\n+x\n c\n+d\n";
+        assert_eq!(difference("a\nb\nc\n", "a\nx\nc\nd\n"), told);
+        assert_eq!(difference("same\n", "same\n"), "");
     }
 
     #[test]
@@ -97,7 +67,7 @@ mod tests {
         let text = std::fs::read_to_string(&file).unwrap();
         assert_eq!(find_difference(&file, &text), Ok(()));
         let why = find_difference(&file, &text.replacen("toy ", "joy ", 1)).unwrap_err();
-        assert!(why.contains("\n-  1 toy ") && why.contains("\n+  1 joy "), "{why}");
+        assert!(why.contains("\n- 1 toy ") && why.contains("\n+ 1 joy "), "{why}");
     }
 
     #[test]

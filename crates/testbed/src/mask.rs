@@ -2,10 +2,11 @@
 //! is new in each run by its nature: UIDs, times, resourceVersions, tickets, and names made from them. Works on objects
 //! of the world and of a real API server.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
+use crate::golden;
 use crate::json::{items, text};
 
 /// Kinds that are no part of an end state: Events are told or lost, a Lease is always moving.
@@ -41,23 +42,27 @@ pub fn end_state(objects: impl IntoIterator<Item = Value>) -> EndState {
     state
 }
 
-/// The difference of two end states as a line diff; empty when they are equal.
+/// The difference of two end states: what is missing by name, what nobody wanted in full, and what differs as a line
+/// diff. Empty when they are equal.
 #[must_use]
 pub fn difference(wanted: &EndState, found: &EndState) -> String {
-    let mut told = String::new();
-    let names = wanted.keys().chain(found.keys().filter(|name| !wanted.contains_key(*name)));
-    for name in names {
-        let (old, new) = (pretty(wanted.get(name)), pretty(found.get(name)));
-        if old != new {
-            told.push_str(&format!("{name}\n{}", crate::golden::difference(&old, &new)));
+    let names: BTreeSet<&String> = wanted.keys().chain(found.keys()).collect();
+    let differences = names.into_iter().map(|name| match (wanted.get(name), found.get(name)) {
+        (Some(_), None) => format!("{name} is missing\n"),
+        (None, Some(found)) => format!("{name} was not wanted:\n{}", pretty(found)),
+        (wanted, found) if wanted == found => String::new(),
+        (wanted, found) => {
+            let [old, new] =
+                [wanted, found].map(|all| all.map_or_else(String::new, |all| pretty(all)));
+            format!("{name} differs:\n{}", golden::difference(&old, &new))
         }
-    }
-    told
+    });
+    differences.collect()
 }
 
-fn pretty(objects: Option<&Vec<Value>>) -> String {
-    let objects = objects.map(Vec::as_slice).unwrap_or_default().iter();
+fn pretty(objects: &[Value]) -> String {
     objects
+        .iter()
         .map(|object| serde_json::to_string_pretty(object).expect("JSON is printable") + "\n")
         .collect()
 }
@@ -186,8 +191,10 @@ mod tests {
         let one = end_state([job("u", "0123abcd", time)]);
         let mut changed = job("u", "0123abcd", time);
         changed["status"]["active"] = json!(1);
-        assert!(difference(&one, &end_state([changed])).contains("+     \"active\": 1"));
-        assert!(difference(&one, &end_state([])).contains("-   \"kind\": \"Job\""));
+        assert!(difference(&one, &end_state([changed])).contains("+    \"active\": 1"));
+        assert_eq!(difference(&one, &end_state([])), "Job lab/disk-<hash>-a1 is missing\n");
+        let unwanted = difference(&end_state([]), &one);
+        assert!(unwanted.contains("a1 was not wanted:\n{\n  \"kind\": \"Job\""), "{unwanted}");
         let twice = [job("u", "0123abcd", time), job("v", "4567abcd", time)];
         assert_ne!(one, end_state(twice), "two of a masked name are not one");
     }

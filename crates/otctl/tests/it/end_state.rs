@@ -1,6 +1,7 @@
 //! What is left when a run is over, made comparable with what is left of another.
 
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
@@ -15,15 +16,18 @@ use crate::stage::{Stage, until};
 
 const SNAPSHOT_GROUP: &str = "snapshot.storage.k8s.io";
 
+/// What does not change for so long is at rest.
+pub(crate) const QUIET: Duration = Duration::from_secs(2);
+
 impl Stage {
     /// Images, the ledger, and everything that was made for the images, masked, once nothing is on its way out any
-    /// more and every Job has been judged.
+    /// more, every Job has been judged and nothing changes.
     pub(crate) async fn end_state(&self) -> EndState {
-        let objects = until("everything has settled", async || {
-            Some(self.everything().await).filter(|objects| objects.iter().all(has_settled))
+        at_rest(async || {
+            let objects = self.everything().await;
+            objects.iter().all(has_settled).then(|| end_state(objects))
         })
-        .await;
-        end_state(objects)
+        .await
     }
 
     /// The same of one namespace, without the ledger and without the namespace's name; nothing while something has not
@@ -62,6 +66,19 @@ impl Stage {
         }
         objects
     }
+}
+
+/// What `look` finds once it has not changed for a while: who has just succeeded has still to clean up.
+pub(crate) async fn at_rest(look: impl AsyncFn() -> Option<EndState>) -> EndState {
+    let (mut since, mut last) = (Instant::now(), None);
+    until("everything has settled", async || {
+        let found = look().await;
+        if found != last {
+            (since, last) = (Instant::now(), found);
+        }
+        last.clone().filter(|_| since.elapsed() > QUIET)
+    })
+    .await
 }
 
 fn has_settled(object: &Value) -> bool {

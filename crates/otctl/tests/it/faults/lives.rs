@@ -18,13 +18,12 @@ use testbed::world::Version;
 
 use super::SIZE;
 use super::proxied::Proxied;
+use crate::end_state::{QUIET, at_rest};
 use crate::stage::{PATIENCE, Stage, pod_phase, until, well_behaved};
 use crate::timeline::Timeline;
 
 /// The image of every life, in a namespace of its own.
 const NAME: &str = "disk";
-/// Nothing is written for so long when a life is over.
-const QUIET: Duration = Duration::from_secs(2);
 
 /// What happens to an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,8 +83,7 @@ impl Lives {
         life.begin(&self.stage, &namespace).await;
         let from = self.quiet().await;
         life.go(&self.stage, &namespace).await;
-        let settled = async || self.stage.end_state_in(&namespace).await;
-        let end = until("everything has settled", settled).await;
+        let end = at_rest(async || self.stage.end_state_in(&namespace).await).await;
         // What runs on after its image is gone keeps the slot, and who waits for that writes nothing meanwhile.
         until("its slot is free", async || {
             let active = self.stage.ledger().await.active;
@@ -140,8 +138,10 @@ impl Lives {
                 }
                 last = Some(differs);
             }
-            let last = last.as_deref().unwrap_or("it has not settled");
-            assert!(Instant::now() < deadline, "{told}: it ends otherwise:\n{last}");
+            if Instant::now() > deadline {
+                let last = last.as_deref().unwrap_or("it has not settled");
+                panic!("{told}: it ends otherwise:\n{last}{}", self.stage.told(namespace).await);
+            }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }

@@ -75,15 +75,10 @@ impl Stage {
             }
             if Instant::now() > deadline {
                 let pods = serde_json::to_string_pretty(&self.import_pods().await).unwrap();
-                let events = self.events(NAMESPACE).await;
-                let told = events.iter().map(|event| {
-                    let about = event.regarding.as_ref().and_then(|about| about.name.as_deref());
-                    format!("{about:?} {:?}: {:?}", event.reason, event.note)
-                });
-                let told: Vec<_> = told.collect();
                 panic!(
-                    "{} of {count} pods run, {open} transfers are open; {pods}\n{told:#?}",
-                    running.len()
+                    "{} of {count} pods run, {open} transfers are open; {pods}\n{}",
+                    running.len(),
+                    self.told(NAMESPACE).await
                 );
             }
             tokio::time::sleep(LOOK_RARELY).await;
@@ -94,6 +89,18 @@ impl Stage {
     pub(crate) async fn lease(&self) -> Lease {
         let leases: Api<Lease> = Api::namespaced(self.client.clone(), DEFAULT_NAMESPACE);
         leases.get(DISKIMAGE_CONTROLLER).await.unwrap()
+    }
+
+    /// The Events in a namespace in words, for who looks for the cause of a failure.
+    pub(crate) async fn told(&self, namespace: &str) -> String {
+        let events = self.events(namespace).await;
+        let told = events.iter().map(|event| {
+            let about = event.regarding.as_ref().and_then(|about| about.name.as_deref());
+            let [reason, note] = [&event.reason, &event.note].map(|text| text.as_deref());
+            let [about, reason, note] = [about, reason, note].map(Option::unwrap_or_default);
+            format!("{about} {reason}: {note}\n")
+        });
+        told.collect()
     }
 
     /// Events in a namespace.
