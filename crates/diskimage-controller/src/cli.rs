@@ -14,7 +14,7 @@ use crate::config::Settings;
 use crate::exchange::{Correspondence, correspond};
 use crate::image::Image;
 use crate::metrics::ImageMetrics;
-use crate::queue::{PolicySource, Queue};
+use crate::queue::{PolicySource, queue};
 use crate::slim;
 use crate::views::Views;
 use crate::wiring::{Wake, wire_images, wire_queue};
@@ -52,7 +52,7 @@ pub fn controllers(context: &Context, settings: Settings) -> Controllers {
     let views = Views::default();
     let policy = &context.settings.policy;
     let source = PolicySource { namespace: policy.namespace.clone(), name: policy.name.clone() };
-    let queue = Queue::new(views.clone(), context.cluster.clone(), source, context.clock.clone());
+    let queue = queue(views.clone(), context.cluster.clone(), source, context.clock.clone());
     let (talk, tenure) = (Correspondence::default(), context.tenure.clone());
     let image =
         Image::new(views.clone(), context.cluster.clone(), Arc::new(settings), talk.clone());

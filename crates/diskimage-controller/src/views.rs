@@ -1,6 +1,5 @@
 //! What the controller watches: one store per kind. Which kinds, and with which selector, is said here and nowhere else.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::batch::v1::Job;
@@ -8,9 +7,9 @@ use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::StorageClass;
 use otctl_kit::store::{Key, Store};
 use otctl_types::names::IMAGE_QUEUE;
-use otctl_types::queue::AdmissionQueueStatus;
 use otctl_types::{AdmissionQueue, VMDiskImage};
-use policy::Policy;
+
+pub use otctl_queue::effective_policy;
 
 use crate::known::KnownImages;
 use crate::snapshots::{VolumeSnapshot, VolumeSnapshotClass};
@@ -50,10 +49,4 @@ impl Views {
     pub fn queue(&self) -> Option<Arc<AdmissionQueue>> {
         self.queues.get(&queue_key())
     }
-}
-
-/// The policy in effect as the ledger tells it.
-pub fn effective_policy(status: Option<&AdmissionQueueStatus>) -> Policy {
-    let nothing = BTreeMap::new();
-    Policy::from_entries(status.map_or(&nothing, |status| &status.policy))
 }

@@ -1,39 +1,13 @@
 //! Does an image want a slot, and could it use one now? Pure; asked by the queue for every image.
 
 use jiff::Timestamp;
+pub use otctl_queue::{Place, Want};
 use otctl_types::VMDiskImage;
+use policy::Policy;
 use policy::admission::Eligibility;
-use policy::{Policy, Ticket};
 
 use crate::record::Record;
 use crate::surroundings::{Surroundings, obstacle, spec_problem};
-
-/// What an image wants of the queue.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Want {
-    /// Nothing, and its ticket, if it has one, stays as a record.
-    Nothing,
-    /// Nothing while it is suspended: its place is given up.
-    GiveUpPlace,
-    /// A slot.
-    Slot {
-        /// Its place, or the place it still needs.
-        place: Place,
-        /// Whether it could use a slot now.
-        eligibility: Eligibility,
-    },
-}
-
-/// A place in the order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// It has this ticket.
-    Held(Ticket),
-    /// It needs a first ticket.
-    First,
-    /// It needs the ticket of a retry that was due at this time.
-    Retry(Timestamp),
-}
 
 /// What `image` wants.
 pub fn want(image: &VMDiskImage, policy: &Policy, around: &Surroundings, now: Timestamp) -> Want {

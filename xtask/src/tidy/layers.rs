@@ -6,15 +6,16 @@ use super::Problems;
 use crate::metadata::{Metadata, Package};
 
 /// What each crate may use of ours. Controllers share a row, so that none can use another.
-const LAYERS: [(&str, &[&str]); 8] = [
+const LAYERS: [(&str, &[&str]); 9] = [
     ("otctl-types", &[]),
     ("policy", &[]),
     ("local-cluster", &[]),
     ("image-server", &[]),
     ("otctl-kit", &["otctl-types"]),
+    ("otctl-queue", &["otctl-kit", "otctl-types", "policy"]),
     ("disk-importer", &["otctl-types", "policy"]),
     ("testbed", &["otctl-kit", "otctl-types", "policy"]),
-    ("-controller", &["otctl-kit", "otctl-types", "policy"]),
+    ("-controller", &["otctl-kit", "otctl-queue", "otctl-types", "policy"]),
 ];
 /// Those that put everything together.
 const TOPS: [&str; 4] = ["bench", "fuzz", "otctl", "xtask"];

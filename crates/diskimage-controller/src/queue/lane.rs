@@ -15,11 +15,11 @@ use policy::admission::{Eligibility, Holding, Waiting, admit};
 use policy::{Policy, Ticket};
 
 use crate::known::Known;
-use crate::queue::observe::Observed;
+use crate::queue::Observed;
 
 /// Listed images that are not among those that were seen: whether they are there must be asked.
 pub fn missing(observed: &Observed) -> Vec<SnapshotEntry> {
-    let status = observed.queue.as_ref().and_then(|queue| queue.status.as_ref());
+    let status = observed.ledger.as_ref().and_then(|queue| queue.status.as_ref());
     let listed = status.iter().flat_map(|status| &status.snapshots);
     let images = by_uid(observed);
     listed.filter(|entry| !images.contains_key(entry.uid.as_str())).cloned().collect()
@@ -36,15 +36,16 @@ pub fn snapshots(
     let images = by_uid(observed);
     let is_kept = |entry: &&SnapshotEntry| match images.get(entry.uid.as_str()) {
         Some(image) => is_older(image, entry) || wants(image, now),
-        None => !observed.gone.contains(&entry.uid),
+        None => !observed.facts.gone.contains(&entry.uid),
     };
     let mut listed: Vec<SnapshotEntry> = before.iter().filter(is_kept).cloned().collect();
     let is_listed =
         |listed: &[SnapshotEntry], uid: &str| listed.iter().any(|entry| entry.uid == uid);
     let waits = |image: &&Known| wants(image, now) && !is_listed(&listed, &image.uid);
-    let waiting: Vec<&Known> = observed.images.iter().map(|image| &**image).filter(waits).collect();
+    let waiting: Vec<&Known> =
+        observed.members.iter().map(|image| &**image).filter(waits).collect();
     let (taken, waiting): (Vec<&Known>, Vec<&Known>) =
-        waiting.into_iter().partition(|image| observed.snapshotted.contains(&image.uid));
+        waiting.into_iter().partition(|image| observed.facts.snapshotted.contains(&image.uid));
     listed.extend(taken.into_iter().map(|image| entry(image, now)));
     let holding: Vec<Holding> =
         listed.iter().map(|entry| Holding { id: entry.uid.clone(), host: None }).collect();
@@ -92,12 +93,12 @@ fn entry(image: &Known, now: Timestamp) -> SnapshotEntry {
 }
 
 fn by_uid(observed: &Observed) -> HashMap<&str, &Known> {
-    observed.images.iter().map(|image| (image.uid.as_str(), &**image)).collect()
+    observed.members.iter().map(|image| (image.uid.as_str(), &**image)).collect()
 }
 
 /// When an image that was refused its snapshot wants to be listed again.
 pub fn next(observed: &Observed, now: Timestamp) -> Option<Timestamp> {
-    let refused = observed.images.iter().filter(|image| {
+    let refused = observed.members.iter().filter(|image| {
         image.record.status.phase == Some(Phase::Snapshotting)
             && image.metadata.deletion_timestamp.is_none()
     });

@@ -7,57 +7,40 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use kube::ResourceExt;
-use otctl_kit::ledger::Unfinished;
+use otctl_queue::Work;
 use otctl_types::names::OWNER_LABEL;
 use otctl_types::queue::ActiveEntry;
 
 use crate::jobs;
 use crate::names::{JobRole, attempt_number};
 
-/// Unfinished work, from consistent lists.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Work {
-    /// Jobs and pods whose owner is an image.
-    pub unfinished: Vec<Unfinished>,
-    /// UIDs of images of which a pod runs without a Job that tells its attempt.
-    pub unaccounted: BTreeSet<String>,
+/// What has not ended of `jobs` and `pods`; `images` are the UIDs of those that are there.
+pub fn of(jobs: &[Job], pods: &[Pod], images: &BTreeSet<String>) -> Work {
+    let by_uid: BTreeMap<String, &Job> =
+        jobs.iter().filter_map(|job| Some((job.uid()?, job))).collect();
+    let running = jobs.iter().filter(|job| !jobs::job_has_ended(job));
+    let (suspended, started): (Vec<&Job>, Vec<&Job>) =
+        running.partition(|job| jobs::is_suspended(job));
+    let mut work = Work::default();
+    work.started(started.into_iter().filter_map(entry_of));
+    work.unstarted(one_of_each(suspended));
+    for pod in pods.iter().filter(|pod| !jobs::pod_has_ended(pod)) {
+        let job = jobs::made_by(pod).and_then(|uid| by_uid.get(uid).copied());
+        match job.and_then(entry_of) {
+            Some(entry) => work.started([entry]),
+            None => work.unaccounted.extend(image_of(pod).filter(|uid| images.contains(uid))),
+        }
+    }
+    work
 }
 
-impl Work {
-    /// What has not ended of `jobs` and `pods`; `images` are the UIDs of those that are there.
-    pub fn of(jobs: &[Job], pods: &[Pod], images: &BTreeSet<String>) -> Self {
-        let by_uid: BTreeMap<String, &Job> =
-            jobs.iter().filter_map(|job| Some((job.uid()?, job))).collect();
-        let running = jobs.iter().filter(|job| !jobs::job_has_ended(job));
-        let (suspended, started): (Vec<&Job>, Vec<&Job>) =
-            running.partition(|job| jobs::is_suspended(job));
-        let mut work = Self::default();
-        work.started(started.into_iter().filter_map(entry_of));
-        work.unstarted(suspended);
-        for pod in pods.iter().filter(|pod| !jobs::pod_has_ended(pod)) {
-            let job = jobs::made_by(pod).and_then(|uid| by_uid.get(uid).copied());
-            match job.and_then(entry_of) {
-                Some(entry) => work.started([entry]),
-                None => work.unaccounted.extend(image_of(pod).filter(|uid| images.contains(uid))),
-            }
-        }
-        work
-    }
-
-    fn started(&mut self, entries: impl IntoIterator<Item = ActiveEntry>) {
-        let found = entries.into_iter().map(|entry| Unfinished { entry, is_started: true });
-        self.unfinished.extend(found);
-    }
-
-    /// One of each image: it has one attempt at a time, however many Jobs somebody made in its name. One that is being
-    /// deleted is not started any more.
-    fn unstarted(&mut self, jobs: Vec<&Job>) {
-        let staying = jobs.into_iter().filter(|job| job.metadata.deletion_timestamp.is_none());
-        let by_image: BTreeMap<String, ActiveEntry> =
-            staying.filter_map(entry_of).map(|entry| (entry.uid.clone(), entry)).collect();
-        let found = by_image.into_values().map(|entry| Unfinished { entry, is_started: false });
-        self.unfinished.extend(found);
-    }
+/// One of each image: it has one attempt at a time, however many Jobs somebody made in its name. One that is being
+/// deleted is not started any more.
+fn one_of_each(jobs: Vec<&Job>) -> impl Iterator<Item = ActiveEntry> {
+    let staying = jobs.into_iter().filter(|job| job.metadata.deletion_timestamp.is_none());
+    let by_image: BTreeMap<String, ActiveEntry> =
+        staying.filter_map(entry_of).map(|entry| (entry.uid.clone(), entry)).collect();
+    by_image.into_values()
 }
 
 /// The image that a pod whose Job is gone was made for. A label alone is not enough: an import Job must have made it.
@@ -113,7 +96,7 @@ mod tests {
 
     /// `u#1 started`, and the images with a pod that nothing accounts for.
     fn check(jobs: &[Job], pods: &[Pod], expected: &[&str]) {
-        let work = Work::of(jobs, pods, &["u".to_owned()].into());
+        let work = of(jobs, pods, &["u".to_owned()].into());
         let state = |is_started| if is_started { "started" } else { "unstarted" };
         let found = work.unfinished.iter().map(|one| {
             format!("{}#{} {}", one.entry.uid, one.entry.attempt, state(one.is_started))

@@ -17,7 +17,7 @@ use diskimage_controller::Args;
 use diskimage_controller::config::Settings;
 use diskimage_controller::exchange::Correspondence;
 use diskimage_controller::image::Image as ImageLoop;
-use diskimage_controller::queue::{PolicySource, Queue};
+use diskimage_controller::queue::{PolicySource, queue};
 use diskimage_controller::views::Views;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -186,7 +186,7 @@ impl Product {
                     namespace: DEFAULT_NAMESPACE.to_owned(),
                     name: DEFAULT_POLICY_NAME.to_owned(),
                 };
-                let queue = Queue::new(views, script.clone(), policy, Arc::new(Noon));
+                let queue = queue(views, script.clone(), policy, Arc::new(Noon));
                 let key = StoreKey::new("", IMAGE_QUEUE);
                 poll_once(pass(&queue, &*script, &key, &Noon))
             }

@@ -6,7 +6,7 @@ use clap::Parser;
 use diskimage_controller::Args;
 use diskimage_controller::exchange::Correspondence;
 use diskimage_controller::image::Image;
-use diskimage_controller::queue::{PolicySource, Queue};
+use diskimage_controller::queue::{PolicySource, queue};
 use diskimage_controller::views::Views;
 use diskimage_controller::wiring::{Wake, wire_images, wire_queue};
 use otctl_types::diskimage::VMDiskImageStatus;
@@ -44,7 +44,7 @@ pub(crate) fn instance_with(connection: &Connection, talk: Correspondence) -> In
         namespace: DEFAULT_NAMESPACE.to_owned(),
         name: DEFAULT_POLICY_NAME.to_owned(),
     };
-    let queue = Queue::new(views.clone(), connection.cluster.clone(), policy, clock);
+    let queue = queue(views.clone(), connection.cluster.clone(), policy, clock);
     let settings = Args::parse_from(["diskimage-controller"]).settings;
     let image = Image::new(views.clone(), connection.cluster.clone(), Arc::new(settings), talk);
     let (of_queue, of_images) = (Wakes::new(&connection.clock), Wakes::new(&connection.clock));

@@ -7,7 +7,7 @@ use diskimage_controller::Args;
 use diskimage_controller::exchange::Correspondence;
 use diskimage_controller::image::Image;
 use diskimage_controller::progress::Answer;
-use diskimage_controller::queue::{PolicySource, Queue};
+use diskimage_controller::queue::{PolicySource, Queue, queue};
 use diskimage_controller::views::{Views, queue_key};
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, ready};
@@ -91,7 +91,7 @@ impl Controller {
             namespace: DEFAULT_NAMESPACE.to_owned(),
             name: DEFAULT_POLICY_NAME.to_owned(),
         };
-        let queue = Queue::new(views.clone(), cluster.clone(), policy, Arc::new(clock.clone()));
+        let queue = queue(views.clone(), cluster.clone(), policy, Arc::new(clock.clone()));
         let settings = Arc::new(Args::parse_from(["diskimage-controller"]).settings);
         let image = Image::new(views.clone(), cluster.clone(), settings, talk.clone());
         let mut feeds = vec![

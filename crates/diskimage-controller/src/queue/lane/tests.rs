@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use jiff::SignedDuration;
+use otctl_queue::Document;
 use otctl_types::diskimage::{Current, VMDiskImageStatus};
 use otctl_types::queue::AdmissionQueueStatus;
 use otctl_types::{AdmissionQueue, VMDiskImage};
 
 use super::*;
-use crate::queue::observe::Document;
+use crate::queue::Facts;
 
 fn now() -> Timestamp {
     "2026-05-01T12:00:00Z".parse().unwrap()
@@ -18,26 +19,42 @@ fn set() -> Observed {
     let mut queue = AdmissionQueue::new("vmdiskimages", Default::default());
     queue.status = Some(AdmissionQueueStatus::default());
     Observed {
-        queue: Some(Arc::new(queue)),
-        images: Vec::new(),
-        proven: [].into(),
-        used: [].into(),
-        around: Default::default(),
+        ledger: Some(Arc::new(queue)),
+        members: Vec::new(),
+        facts: Facts {
+            proven: [].into(),
+            used: [].into(),
+            around: Default::default(),
+            snapshotted: [].into(),
+            gone: [].into(),
+            strays: Vec::new(),
+        },
         document: Document::Absent,
         missing: [].into(),
         work: None,
-        snapshotted: [].into(),
-        gone: [].into(),
-        strays: Vec::new(),
     }
 }
 
-impl Observed {
-    /// An image whose data is complete, at version 5.
+/// What a set is told to be.
+trait Set: Sized {
+    /// With an image whose data is complete, at version 5.
     fn complete(self, name: &str, ticket: u64) -> Self {
         self.completed(name, ticket, |_| {})
     }
 
+    /// The same with another status.
+    fn completed(
+        self,
+        name: &str,
+        ticket: u64,
+        change: impl FnOnce(&mut VMDiskImageStatus),
+    ) -> Self;
+
+    /// Its snapshot is being taken.
+    fn taking(self, name: &str) -> Self;
+}
+
+impl Set for Observed {
     fn completed(
         mut self,
         name: &str,
@@ -52,12 +69,12 @@ impl Observed {
         status.ticket = Some(ticket.to_string());
         status.phase = Some(Phase::Snapshotting);
         change(status);
-        self.images.push(Arc::new(Known::of(Arc::new(image))));
+        self.members.push(Arc::new(Known::of(Arc::new(image))));
         self
     }
 
     fn taking(mut self, name: &str) -> Self {
-        self.snapshotted.insert(name.to_owned());
+        self.facts.snapshotted.insert(name.to_owned());
         self
     }
 }
@@ -112,7 +129,8 @@ fn a_view_from_before_it_was_listed_takes_nothing_back() {
 fn an_image_that_is_not_seen_keeps_its_place_until_it_is_proven_gone() {
     let set = set().complete("b", 2);
     check(&set, &[listed_at("a", "5")], 1, &["a"]);
-    let gone = Observed { gone: ["a".to_owned()].into(), ..set };
+    let mut gone = set;
+    gone.facts.gone.insert("a".to_owned());
     check(&gone, &[listed_at("a", "5")], 1, &["b"]);
 }
 

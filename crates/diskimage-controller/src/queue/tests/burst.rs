@@ -22,13 +22,14 @@ fn burst() -> Observed {
             image.metadata.resource_version = Some((100 + number).to_string());
         });
     }
-    observed.images.sort_by_key(|image| scattered(image.uid[6..].parse().unwrap()));
+    observed.members.sort_by_key(|image| scattered(image.uid[6..].parse().unwrap()));
     observed
 }
 
 /// Names in the order of creation.
 fn in_order(observed: &Observed) -> Vec<String> {
-    let mut order: Vec<_> = observed.images.iter().map(|it| (it.order.1, it.uid.clone())).collect();
+    let mut order: Vec<_> =
+        observed.members.iter().map(|it| (it.order.1, it.uid.clone())).collect();
     order.sort();
     order.into_iter().map(|(_, name)| name).collect()
 }
@@ -45,7 +46,7 @@ fn give(
         .take(most)
         .map(|text| text.split_once('=').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap())
         .collect();
-    for known in &mut observed.images {
+    for known in &mut observed.members {
         let Some(ticket) = given.get(&known.uid) else { continue };
         assert_eq!(known.ticket, None, "a ticket does not change");
         let mut image = VMDiskImage::clone(known);
@@ -57,7 +58,7 @@ fn give(
 }
 
 fn waiting(observed: &Observed) -> usize {
-    observed.images.iter().filter(|image| image.ticket.is_none()).count()
+    observed.members.iter().filter(|image| image.ticket.is_none()).count()
 }
 
 #[test]
@@ -71,16 +72,16 @@ fn ten_thousand_of_one_second_are_numbered_in_the_order_of_their_creation_over_c
         let plan = decide(&observed, now());
         let most = if passes % CRASH.0 == 0 { CRASH.1 } else { usize::MAX };
         give(&mut observed, &plan, most, &mut version);
-        observed.images.rotate_left(COUNT / 3);
+        observed.members.rotate_left(COUNT / 3);
     }
     let tickets: BTreeMap<&str, Option<Ticket>> =
-        observed.images.iter().map(|image| (image.uid.as_str(), image.ticket)).collect();
+        observed.members.iter().map(|image| (image.uid.as_str(), image.ticket)).collect();
     let numbers = (1..).map(|number| Some(Ticket::first(number)));
     let differs =
         order.iter().zip(numbers).find(|(name, ticket)| tickets[name.as_str()] != *ticket);
     assert_eq!(differs, None, "the k-th has ticket k");
 
-    let open = Observed { images: observed.images, ..set(3) };
+    let open = Observed { members: observed.members, ..set(3) };
     let first = |number: usize| format!("{}#1@{}", order[number], number + 1);
     assert_eq!(slots(&decide(&open, now())), [first(0), first(1), first(2)]);
 }

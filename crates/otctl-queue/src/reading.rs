@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use otctl_types::condition::{self, Finding, POLICY_VALID, Reason};
 use policy::{ImportEngine, NOT_ACTED_ON, Policy, Problem, Severity};
 
-use crate::queue::observe::Document;
+use crate::document::Document;
 
 /// The policy in effect and what is to be said of it.
 #[derive(Clone, Debug)]

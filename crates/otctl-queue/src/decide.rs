@@ -4,38 +4,39 @@ use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::ResourceExt;
 use otctl_kit::cluster::{Target, erase};
 use otctl_kit::plan::{Action, Next, Notice, Plan, Propagation, Write};
 use otctl_types::condition::{self, POLICY_VALID};
-use otctl_types::names::IMAGE_QUEUE;
 use otctl_types::queue::{ActiveEntry, AdmissionQueueStatus};
-use otctl_types::{AdmissionQueue, AdmissionQueueSpec, VMDiskImage};
+use otctl_types::{AdmissionQueue, AdmissionQueueSpec};
 use policy::admission::Eligibility;
 use policy::{Policy, Ticket};
 use serde_json::json;
 
-use crate::queue::lane;
-use crate::queue::observe::{Document, Observed, Trace};
-use crate::queue::status::{self, Reading};
-use crate::queue::turn::{Candidate, Pending, Turn};
-use crate::views::effective_policy;
-use crate::want::Place;
+use crate::document::{Document, effective_policy};
+use crate::line::Line;
+use crate::member::{Member, Place};
+use crate::observe::{Observed, Trace};
+use crate::reading::{self, Reading};
+use crate::turn::{Candidate, Pending, Turn};
 
 /// Tickets given in one pass; the rest follows in the next, so that a burst of thousands delays no admission.
 const TICKETS_A_PASS: usize = 100;
 
 /// What to write.
-pub fn decide(observed: &Observed, now: Timestamp) -> Plan<AdmissionQueueStatus> {
-    let Some(queue) = &observed.queue else {
-        return make_queue();
+pub fn decide<L: Line>(observed: &Observed<L>, now: Timestamp) -> Plan<AdmissionQueueStatus> {
+    let Some(queue) = &observed.ledger else {
+        return make_queue::<L>();
     };
     let before = queue.status.clone().unwrap_or_default();
     let turn = Turn::of(observed, &before, now);
     let after = turn.status(&before, now);
     let mut writes = Vec::new();
     if after != before {
-        writes.push(Write { action: Action::Swap(json!(after)), because: turn.because(&before) });
+        writes.push(Write {
+            action: Action::Swap(json!(after)),
+            because: turn.because(&before, &after),
+        });
     }
     writes.extend(turn.marks(now));
     Plan {
@@ -49,23 +50,24 @@ pub fn decide(observed: &Observed, now: Timestamp) -> Plan<AdmissionQueueStatus>
 }
 
 /// Entries whose holder is not among the images: what became of it must be found out.
-pub fn missing_holders(observed: &Observed) -> Vec<ActiveEntry> {
-    let seen: BTreeSet<&str> = observed.images.iter().map(|image| image.uid.as_str()).collect();
-    let status = observed.queue.as_ref().and_then(|queue| queue.status.as_ref());
+pub(crate) fn missing_holders<L: Line>(observed: &Observed<L>) -> Vec<ActiveEntry> {
+    let seen: BTreeSet<&str> = observed.members.iter().map(|member| member.uid()).collect();
+    let status = observed.ledger.as_ref().and_then(|queue| queue.status.as_ref());
     let active = status.map(|status| status.active.as_slice()).unwrap_or_default();
     active.iter().filter(|entry| !seen.contains(entry.uid.as_str())).cloned().collect()
 }
 
 /// Whether the policy as seen differs from the one in effect. It is then read again, so that a view that is behind
 /// never brings an older policy back.
-pub fn changes_policy(observed: &Observed) -> bool {
-    let before = observed.queue.as_ref().and_then(|queue| queue.status.clone()).unwrap_or_default();
+pub(crate) fn changes_policy<L: Line>(observed: &Observed<L>) -> bool {
+    let before =
+        observed.ledger.as_ref().and_then(|queue| queue.status.clone()).unwrap_or_default();
     policy_of(observed).to_entries() != before.policy
 }
 
 /// Whether unfinished work must be listed: somebody could be admitted, or an attempt runs that the ledger has lost.
-pub fn needs_work(observed: &Observed, now: Timestamp) -> bool {
-    let Some(queue) = &observed.queue else {
+pub fn needs_work<L: Line>(observed: &Observed<L>, now: Timestamp) -> bool {
+    let Some(queue) = &observed.ledger else {
         return false;
     };
     let before = queue.status.clone().unwrap_or_default();
@@ -74,24 +76,25 @@ pub fn needs_work(observed: &Observed, now: Timestamp) -> bool {
         return true;
     }
     // While every slot is taken nobody need be asked what it wants.
-    let limit = usize::try_from(kept.reading.policy.concurrency).unwrap_or(usize::MAX);
+    let limit = usize::try_from(L::limits(&kept.reading.policy).concurrency).unwrap_or(usize::MAX);
     kept.kept.len() < limit && {
         let turn = kept.with_wants();
         !turn.candidates_for(&turn.kept, 0).admitted.is_empty()
     }
 }
 
-fn make_queue() -> Plan<AdmissionQueueStatus> {
-    let queue = AdmissionQueue::new(IMAGE_QUEUE, AdmissionQueueSpec::default());
+fn make_queue<L: Line>() -> Plan<AdmissionQueueStatus> {
+    let queue = AdmissionQueue::new(L::QUEUE, AdmissionQueueSpec::default());
     let write = Write { action: Action::Ensure(erase(&queue)), because: "there is no ledger yet" };
     Plan { writes: vec![write], ..Plan::rest("Making") }
 }
 
-impl Turn<'_> {
+impl<L: Line> Turn<'_, L> {
     fn status(&self, before: &AdmissionQueueStatus, now: Timestamp) -> AdmissionQueueStatus {
         let active = self.active.clone();
         let holders: BTreeSet<&str> = active.iter().map(|entry| entry.uid.as_str()).collect();
-        let waits = |candidate: &&Candidate<'_>| !holders.contains(candidate.image.uid.as_str());
+        let waits =
+            |candidate: &&Candidate<'_, L::Member>| !holders.contains(candidate.member.uid());
         let oldest = self
             .wanting
             .iter()
@@ -99,34 +102,39 @@ impl Turn<'_> {
             .filter(|c| matches!(c.place, Place::Held(_)))
             .map(|c| c.ticket)
             .min();
-        AdmissionQueueStatus {
-            limit: Some(i32::try_from(self.reading.policy.concurrency).unwrap_or(i32::MAX)),
+        let mut after = AdmissionQueueStatus {
+            limit: Some(
+                i32::try_from(L::limits(&self.reading.policy).concurrency).unwrap_or(i32::MAX),
+            ),
             active_count: Some(i32::try_from(active.len()).unwrap_or(i32::MAX)),
             waiting_count: Some(
                 i32::try_from(self.wanting.iter().filter(waits).count()).unwrap_or(i32::MAX),
             ),
             oldest_waiting_ticket: oldest.map(|ticket| ticket.to_string()),
             policy: self.reading.policy.to_entries(),
-            conditions: status::condition(&self.reading.finding, &before.conditions, now),
-            snapshots: self.snapshots.clone(),
+            conditions: reading::condition(&self.reading.finding, &before.conditions, now),
+            snapshots: before.snapshots.clone(),
             active,
-        }
+        };
+        L::extend(self.observed, &self.reading.policy, before, &mut after, now);
+        after
     }
 
     /// Q1 and the tickets of retries. None are given in a turn that admits an image whose ticket is not in status.
     fn marks(&self, now: Timestamp) -> Vec<Write> {
-        let leaving = self.leaving.iter().map(|image| mark(image, None, now, "it was suspended"));
+        let leaving =
+            self.leaving.iter().map(|member| mark(*member, None, now, "it was suspended"));
         let holders: BTreeSet<&str> = self.active.iter().map(|entry| entry.uid.as_str()).collect();
         let is_admitted =
-            |candidate: &Candidate<'_>| holders.contains(candidate.image.uid.as_str());
+            |candidate: &Candidate<'_, L::Member>| holders.contains(candidate.member.uid());
         let admits_unticketed =
             self.wanting.iter().any(|c| c.place == Place::First && is_admitted(c));
         let may_number = self.pending.is_empty() && !admits_unticketed;
         let due = self.wanting.iter().filter(|c| !is_admitted(c) && c.is_due_a_ticket(may_number));
-        let given = due.map(|c| mark(c.image, Some(c.ticket), now, c.because()));
+        let given = due.map(|c| mark(c.member, Some(c.ticket), now, c.because()));
         let overdue = self.overdue().map(|pending| {
             mark(
-                pending.image,
+                pending.member,
                 Some(pending.ticket),
                 now,
                 "it did not write its ticket, and others wait",
@@ -135,27 +143,28 @@ impl Turn<'_> {
         leaving.chain(given).chain(overdue).take(TICKETS_A_PASS).collect()
     }
 
-    /// Jobs of images that are gone and whose slot is still held, and ended pods that nobody owns.
+    /// What runs for members that are gone and whose slot is still held, and what else is in the way.
     fn leftovers(&self) -> Vec<Write> {
         let jobs = self.observed.missing.values().filter_map(|trace| match trace {
-            Trace::Job { target, uid } => Some((target.clone(), uid.clone())),
-            Trace::Alive | Trace::Pod | Trace::Nothing => None,
+            Trace::Left { target, uid } => Some((target.clone(), uid.clone())),
+            Trace::Alive | Trace::Runs | Trace::Nothing => None,
         });
-        let jobs = jobs.map(|(target, uid)| delete(target, uid, "its image is gone"));
-        let strays = self.observed.strays.iter().cloned();
-        let strays =
-            strays.map(|(target, uid)| delete(target, uid, "it has ended, and no Job owns it"));
-        jobs.chain(strays).collect()
+        let jobs = jobs.map(|(target, uid)| delete(target, uid, "its owner is gone"));
+        jobs.chain(L::clear(self.observed)).collect()
     }
 
-    fn because(&self, before: &AdmissionQueueStatus) -> &'static str {
+    fn because(
+        &self,
+        before: &AdmissionQueueStatus,
+        status: &AdmissionQueueStatus,
+    ) -> &'static str {
         let after = &self.active;
         let is_new = |entry: &ActiveEntry| !before.active.contains(entry);
         match (after.iter().any(is_new), self.kept.len() < before.active.len()) {
             (true, true) => "slots were released and given",
             (true, false) => "there is room",
             (false, true) => "attempts have ended",
-            (false, false) if self.snapshots != before.snapshots => {
+            (false, false) if status.snapshots != before.snapshots => {
                 "snapshots may be taken or ended"
             }
             (false, false) => "counts or policy changed",
@@ -163,7 +172,7 @@ impl Turn<'_> {
     }
 
     fn verdict(&self) -> &'static str {
-        match (self.reading.policy.concurrency, self.wanting.is_empty()) {
+        match (L::limits(&self.reading.policy).concurrency, self.wanting.is_empty()) {
             (0, _) => "Paused",
             (_, true) => "Idle",
             (_, false) => "Queueing",
@@ -174,10 +183,10 @@ impl Turn<'_> {
     fn next(&self, now: Timestamp) -> Next {
         let retries = self.wanting.iter().filter(|c| c.eligibility == Eligibility::Backoff);
         let next = retries.fold(Next::Wait, |next, c| {
-            let at = c.image.record.backoff_until(now).unwrap_or(now);
+            let at = c.member.backoff_until(now).unwrap_or(now);
             next.or(Next::At(at))
         });
-        let next = lane::next(self.observed, now).map_or(next, |at| next.or(Next::At(at)));
+        let next = next.or(L::next(self.observed, now));
         // What is overdue already is written in this very turn.
         let patience = self.awaited().map(Pending::patience_ends).filter(|at| *at > now);
         let next = patience.fold(next, |next, at| next.or(Next::At(at)));
@@ -187,14 +196,16 @@ impl Turn<'_> {
     }
 }
 
-fn delete(target: Target, uid: String, because: &'static str) -> Write {
+/// A deletion after which nothing is left that could still run.
+#[must_use]
+pub fn delete(target: Target, uid: String, because: &'static str) -> Write {
     let propagation = Propagation::Foreground;
     Write { action: Action::Delete { target, uid, resource_version: None, propagation }, because }
 }
 
 /// The one write of another object's status: its ticket, guarded by the version that the order was made from.
-fn mark(
-    image: &VMDiskImage,
+fn mark<M: Member>(
+    member: &M,
     ticket: Option<Ticket>,
     now: Timestamp,
     because: &'static str,
@@ -204,16 +215,16 @@ fn mark(
         None => json!({"ticket": null, "queuedAt": null}),
     };
     let action = Action::Mark {
-        target: Target::new::<VMDiskImage>(image.namespace().as_deref(), &image.name_any()),
-        resource_version: image.resource_version().unwrap_or_default(),
+        target: member.target(),
+        resource_version: member.metadata().resource_version.clone().unwrap_or_default(),
         fields,
     };
     Write { action, because }
 }
 
 /// An Event about the ConfigMap when what is wrong with it changed.
-fn policy_notice(
-    observed: &Observed,
+fn policy_notice<L: Line>(
+    observed: &Observed<L>,
     reading: &Reading,
     before: &AdmissionQueueStatus,
 ) -> Option<Notice> {
@@ -245,10 +256,8 @@ fn policy_notice(
     })
 }
 
-fn policy_of(observed: &Observed) -> Policy {
-    let before = observed.queue.as_ref().and_then(|queue| queue.status.clone()).unwrap_or_default();
-    status::read(&observed.document, &effective_policy(Some(&before))).policy
+fn policy_of<L: Line>(observed: &Observed<L>) -> Policy {
+    let before =
+        observed.ledger.as_ref().and_then(|queue| queue.status.clone()).unwrap_or_default();
+    reading::read(&observed.document, &effective_policy(Some(&before))).policy
 }
-
-#[cfg(test)]
-mod tests;

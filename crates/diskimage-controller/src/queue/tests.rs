@@ -12,10 +12,10 @@ use otctl_types::diskimage::{OpenAttempt, VMDiskImageSpec};
 use otctl_types::queue::{ActiveEntry, AdmissionQueueStatus};
 use otctl_types::{AdmissionQueue, AdmissionQueueSpec, VMDiskImage};
 
-use super::{decide, needs_work};
 use crate::known::Known;
-use crate::queue::observe::{Document, Observed, Trace};
-use crate::queue::work::Work;
+use otctl_queue::{Document, Trace, Work, decide, needs_work};
+
+use super::{Facts, Observed};
 use crate::surroundings::Surroundings;
 
 fn now() -> Timestamp {
@@ -30,31 +30,49 @@ fn set(concurrency: u32) -> Observed {
     queue.status = Some(AdmissionQueueStatus::default());
     let entries = [("concurrency".to_owned(), concurrency.to_string())].into();
     Observed {
-        queue: Some(Arc::new(queue)),
-        images: Vec::new(),
-        proven: [].into(),
-        used: [].into(),
-        around: Surroundings {
-            storage: [("fast".to_owned(), "csi".to_owned())].into(),
-            default_storage: Some("fast".to_owned()),
-            snapshot: None,
-            retaining: [].into(),
+        ledger: Some(Arc::new(queue)),
+        members: Vec::new(),
+        facts: Facts {
+            proven: [].into(),
+            used: [].into(),
+            around: Surroundings {
+                storage: [("fast".to_owned(), "csi".to_owned())].into(),
+                default_storage: Some("fast".to_owned()),
+                snapshot: None,
+                retaining: [].into(),
+            },
+            snapshotted: [].into(),
+            gone: [].into(),
+            strays: Vec::new(),
         },
         document: Document::Present { entries, reference: Box::default() },
         missing: [].into(),
         work: Some(Work::default()),
-        snapshotted: [].into(),
-        gone: [].into(),
-        strays: Vec::new(),
     }
 }
 
-impl Observed {
+/// What a set is told to be.
+trait Set: Sized {
+    /// With this image.
+    fn image(self, name: &str, ticket: Option<&str>) -> Self;
+
+    /// With this image, changed so. Images are created in the order in which they are named.
+    fn image_with(
+        self,
+        name: &str,
+        ticket: Option<&str>,
+        change: impl FnOnce(&mut VMDiskImage),
+    ) -> Self;
+
+    /// With a slot for it.
+    fn holds(self, name: &str, attempt: i64, ticket: &str) -> Self;
+}
+
+impl Set for Observed {
     fn image(self, name: &str, ticket: Option<&str>) -> Self {
         self.image_with(name, ticket, |_| {})
     }
 
-    /// Created in the order in which they are named.
     fn image_with(
         mut self,
         name: &str,
@@ -63,19 +81,19 @@ impl Observed {
     ) -> Self {
         let spec = VMDiskImageSpec { url: format!("http://host/{name}"), ..Default::default() };
         let mut image = VMDiskImage::new(name, spec);
-        let age = i64::try_from(self.images.len()).unwrap();
+        let age = i64::try_from(self.members.len()).unwrap();
         image.metadata.namespace = Some("lab".to_owned());
         image.metadata.uid = Some(name.to_owned());
         image.metadata.resource_version = Some("5".to_owned());
         image.metadata.creation_timestamp = Some(Time(now() + SignedDuration::from_secs(age)));
         image.status.get_or_insert_default().ticket = ticket.map(str::to_owned);
         change(&mut image);
-        self.images.push(Arc::new(Known::of(Arc::new(image))));
+        self.members.push(Arc::new(Known::of(Arc::new(image))));
         self
     }
 
     fn holds(mut self, name: &str, attempt: i64, ticket: &str) -> Self {
-        let queue = Arc::make_mut(self.queue.as_mut().unwrap());
+        let queue = Arc::make_mut(self.ledger.as_mut().unwrap());
         queue.status.as_mut().unwrap().active.push(entry(name, attempt, ticket));
         self
     }
@@ -187,7 +205,7 @@ fn a_slot_is_given_back_when_its_number_is_used_up_and_given_on_in_the_same_writ
 fn a_slot_of_an_image_that_is_gone_is_kept_until_nothing_of_it_is_left() {
     let held = || set(1).holds("a", 1, "1").image("b", Some("2"));
     let with = |trace| Observed { missing: [("a".to_owned(), trace)].into(), ..held() };
-    for kept in [Trace::Alive, Trace::Pod] {
+    for kept in [Trace::Alive, Trace::Runs] {
         check(&with(kept), &["a#1@1"], &[]);
     }
     check(&with(Trace::Nothing), &["b#1@2"], &[]);
@@ -242,7 +260,8 @@ fn a_lowered_limit_admits_nobody_and_ends_nobody() {
 
 #[test]
 fn numbers_that_a_lost_status_has_forgotten_are_not_used_again() {
-    let set = Observed { used: [("a".to_owned(), 4)].into(), ..set(1).image("a", Some("1")) };
+    let mut set = set(1).image("a", Some("1"));
+    set.facts.used.insert("a".to_owned(), 4);
     check(&set, &["a#5@1"], &[]);
 }
 
@@ -307,7 +326,7 @@ fn a_misspelt_key_of_the_policy_is_warned_of_once() {
     assert!(notice.warning && notice.reason == "UnknownKeys", "{notice:?}");
     assert!(notice.message.contains("concurency: no such key"), "{notice:?}");
     let Action::Swap(status) = &told.writes[0].action else { panic!("{:?}", told.writes) };
-    let queue = Arc::make_mut(observed.queue.as_mut().unwrap());
+    let queue = Arc::make_mut(observed.ledger.as_mut().unwrap());
     queue.status = serde_json::from_value(status.clone()).unwrap();
     assert!(decide(&observed, now()).notices.is_empty());
 }
