@@ -72,9 +72,12 @@ pub enum Action {
     /// Server-side apply of metadata alone: makes a named singleton of ours if it is missing. Two who do it at once do
     /// not disturb each other, since neither sets anything.
     Ensure(Box<DynamicObject>),
-    /// POST. An object of that name that is ours already counts as done; another's is an error.
+    /// POST. An object of that name that is ours already counts as done; another's is an error. Where it is to have no
+    /// controller owner, whatever is there is looked at anew.
     Create(Box<DynamicObject>),
-    /// Server-side apply of an object that was read and is ours; carries its `metadata.uid`.
+    /// Server-side apply of an object that was read and is ours, or of our part of one that is not: an owner reference,
+    /// a finalizer of the plan's own object. Carries its `metadata.uid`, and its resourceVersion where what is applied
+    /// rests on what else the object holds.
     Apply(Box<DynamicObject>),
     /// DELETE with the UID as precondition, and the resourceVersion too if one is given.
     Delete {

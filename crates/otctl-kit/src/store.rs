@@ -5,6 +5,7 @@
 mod gone;
 mod key;
 mod listing;
+mod scoped;
 mod version;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -15,6 +16,7 @@ use tokio::sync::watch;
 
 pub use self::key::Key;
 pub use self::listing::{Listing, OlderList};
+pub use self::scoped::Scoped;
 pub use self::version::Version;
 
 use self::gone::Gone;

@@ -87,6 +87,11 @@ impl<K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + S
 {
 }
 
+/// The stream's name: of a kind there is one per namespace, or one of all.
+fn name(kind: &str, namespace: Option<&str>) -> String {
+    namespace.map_or(format!("watch {kind}"), |namespace| format!("watch {kind} in {namespace}"))
+}
+
 /// Keeps `store` up to date until told to stop.
 pub fn spawn_watch<K: Watched>(
     client: Client,
@@ -132,7 +137,7 @@ impl<K: Watched> Feed<K> {
         let kind = K::kind(&()).into_owned();
         let path = Request::new(K::url_path(&(), options.namespace.as_deref()));
         Self {
-            pulse: options.health.stream(&format!("watch {kind}"), SILENCE),
+            pulse: options.health.stream(&name(&kind, options.namespace.as_deref()), SILENCE),
             wire: Wire { client, path, labels: options.labels, fields: options.fields },
             intake: Intake::new(
                 store,

@@ -70,7 +70,9 @@ impl<'a> Writer<'a> {
             Action::Apply(object) => {
                 let uid = object.metadata.uid.as_deref().unwrap_or_default();
                 let guard = Guard::of(&Target::of(object)).uid(uid);
-                self.change(Request::Apply(object.clone()), guard).await
+                let version = object.metadata.resource_version.iter();
+                let guard = version.fold(guard, |guard, version| guard.version(version));
+                self.apply(object, guard).await
             }
             Action::Delete { target, uid, resource_version, propagation } => {
                 let request = Request::Delete {
@@ -142,11 +144,28 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// What is applied to the plan's own object, its finalizers, moves it on: the next write is guarded by the version
+    /// that this one leaves.
+    async fn apply(&mut self, object: &DynamicObject, guard: Guard) -> Result<(), WriteError> {
+        let request = Request::Apply(Box::new(object.clone()));
+        match self.subject.as_ref().filter(|subject| subject.target == guard.target) {
+            Some(subject) => {
+                let status = subject.status.clone();
+                self.write_own(request, guard, &status).await
+            }
+            None => self.change(request, guard).await,
+        }
+    }
+
     /// A name that is taken, and a create whose outcome is not known, are settled by looking who owns the name.
     async fn create(&mut self, object: &DynamicObject) -> Result<(), WriteError> {
         let target = Target::of(object);
         match self.send(Request::Create(Box::new(object.clone())), Guard::of(&target)).await {
             Ok(_) => Ok(()),
+            // What nobody owns is nobody's to claim: whoever made it, it is looked at anew.
+            Err(ApiError::AlreadyExists) if !has_controller(object) => {
+                Err(ApiError::Conflict { detail: format!("{target} is there already") }.into())
+            }
             Err(error) if matches!(error, ApiError::AlreadyExists) || error.is_unknown() => {
                 self.settle(target, error).await
             }
@@ -241,6 +260,10 @@ impl Guard {
         };
         fact.map(|fact| Expectation { target: self.target, fact })
     }
+}
+
+fn has_controller(object: &DynamicObject) -> bool {
+    object.owner_references().iter().any(|owner| owner.controller == Some(true))
 }
 
 /// Whether it holds more than metadata. An empty spec says nothing; kinds that require one get it so.

@@ -10,7 +10,7 @@ use crate::driver::{Driver, DriverOptions, Trigger};
 use crate::queue::Place;
 use crate::reconciler::Reconciler;
 use crate::shutdown::Shutdown;
-use crate::store::Store;
+use crate::store::{Scoped, Store};
 use crate::watch::{WatchOptions, Watched, spawn_watch};
 
 /// The parts of one controller, put together before anything runs.
@@ -95,6 +95,28 @@ impl Controllers {
         }));
         self.parts.streams.push(stream(store, options));
         self
+    }
+
+    /// [`watch`](Self::watch) in each namespace of `stores`, and nowhere else.
+    #[must_use]
+    pub fn watch_each<K: Watched>(self, stores: &Scoped<K>, options: WatchOptions<K>) -> Self {
+        stores.each().fold(self, |parts, (namespace, store)| {
+            let namespace = Some(namespace.to_owned());
+            parts.watch(store, WatchOptions { namespace, ..options.clone() })
+        })
+    }
+
+    /// [`watch_optional`](Self::watch_optional) in each namespace of `stores`, and nowhere else.
+    #[must_use]
+    pub fn watch_each_optional<K: Watched>(
+        self,
+        stores: &Scoped<K>,
+        options: WatchOptions<K>,
+    ) -> Self {
+        stores.each().fold(self, |parts, (namespace, store)| {
+            let namespace = Some(namespace.to_owned());
+            parts.watch_optional(store, WatchOptions { namespace, ..options.clone() })
+        })
     }
 
     /// Runs `reconciler` while leading, at most `concurrency` passes at a time. `wire` gets the trigger and subscribes

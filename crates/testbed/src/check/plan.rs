@@ -10,6 +10,7 @@ use otctl_kit::expectations::Expectation;
 use otctl_kit::plan::{Action, Next, Plan, Write};
 use otctl_kit::reconciler::{Observation, Reconciler, Refusal, Subject};
 use otctl_kit::store::Key;
+use otctl_types::names::MADE_BY_ANNOTATION;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -159,7 +160,10 @@ fn lint_create(object: &DynamicObject, subject: Option<&Subject>) -> Option<Stri
         );
     }
     let owner = object.owner_references().iter().find(|owner| owner.controller == Some(true));
-    let Some(owner) = owner else { return Some("creates without a controller owner".to_owned()) };
+    let Some(owner) = owner else {
+        let is_marked = object.annotations().contains_key(MADE_BY_ANNOTATION);
+        return (!is_marked).then(|| "creates without a controller owner".to_owned());
+    };
     let subject = subject?;
     if owner.uid != subject.uid {
         return Some(format!(

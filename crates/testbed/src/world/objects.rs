@@ -39,6 +39,8 @@ pub(super) struct State {
     pub(super) cuts: Vec<Cut>,
     /// UIDs of claims, and of snapshots, with a complete disk in them.
     pub(super) complete: BTreeSet<String>,
+    /// What was applied last to each object, by its UID.
+    pub(super) applied: BTreeMap<String, Value>,
     /// The pod that the Job controller made, by the UID of its Job.
     pub(super) pods_of_jobs: BTreeMap<String, Id>,
 }
@@ -57,6 +59,7 @@ impl State {
             runs: Vec::new(),
             cuts: Vec::new(),
             complete: BTreeSet::new(),
+            applied: BTreeMap::new(),
             pods_of_jobs: BTreeMap::new(),
         }
     }

@@ -86,7 +86,9 @@ fn create(state: &mut State, mut object: Value) -> Result<Answer, ApiError> {
     read(&state.insert(id, object))
 }
 
-/// Creates, or merges the given fields; status is left alone. An object that names a UID is never created by it.
+/// Creates, or merges the given fields; status is left alone. What was applied before and is not any more goes: all
+/// controllers of the world are one field manager, as each object has one. An object that names a UID is never created by
+/// it.
 fn apply(state: &mut State, object: &Value) -> Result<Answer, ApiError> {
     let id = id_of(object);
     let Some(held) = state.get(&id) else {
@@ -101,14 +103,42 @@ fn apply(state: &mut State, object: &Value) -> Result<Answer, ApiError> {
     check_preconditions(&id, held, &object["metadata"])?;
     let mut given = object.clone();
     map(&mut given).remove("status");
-    let metadata = map(&mut given["metadata"]);
-    let owners = metadata.remove("ownerReferences").unwrap_or_default();
-    let finalizers = metadata.remove("finalizers").unwrap_or_default();
-    let mut merged = held.clone();
+    let of = uid(held).to_owned();
+    let before = state.applied.insert(of.clone(), given.clone()).unwrap_or_default();
+    let mut merged = state.get(&id).expect("it was there").clone();
+    forget(&mut merged, &before, &given);
+    for (field, key) in [("ownerReferences", "uid"), ("finalizers", "")] {
+        let [before, now] = [&before, &given].map(|it| items(&it["metadata"][field]).to_vec());
+        let key = |item: &Value| if key.is_empty() { item.clone() } else { item[key].clone() };
+        let is_given_up = |item: &Value| {
+            before.iter().any(|it| key(it) == key(item))
+                && !now.iter().any(|it| key(it) == key(item))
+        };
+        list(&mut merged["metadata"][field]).retain(|item| !is_given_up(item));
+        add_each(&mut merged, field, &now, key);
+        map(&mut given["metadata"]).remove(field);
+    }
     merge(&mut merged, &given);
-    add_each(&mut merged, "ownerReferences", items(&owners), |owner| owner["uid"].clone());
-    add_each(&mut merged, "finalizers", items(&finalizers), Value::clone);
-    read(&state.update(&id, merged, Verb::Applied))
+    let updated = state.update(&id, merged, Verb::Applied);
+    if state.get(&id).is_none() {
+        state.applied.remove(&of);
+    }
+    read(&updated)
+}
+
+/// Takes out of `held` the fields that were applied before and are not given any more.
+fn forget(held: &mut Value, before: &Value, given: &Value) {
+    let (Some(fields), Some(before)) = (held.as_object_mut(), before.as_object()) else { return };
+    for (name, old) in before {
+        match given.get(name) {
+            None => drop(fields.remove(name)),
+            Some(new) => {
+                if let Some(field) = fields.get_mut(name) {
+                    forget(field, old, new);
+                }
+            }
+        }
+    }
 }
 
 /// The lists of metadata that server-side apply merges by key.
