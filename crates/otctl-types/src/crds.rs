@@ -7,12 +7,16 @@ use kube::CustomResourceExt;
 use serde_json::json;
 
 use crate::names::PART_OF;
-use crate::{AdmissionQueue, VMDiskImage};
+use crate::{AdmissionQueue, VMDiskImage, Workspace};
 
 /// Every kind of otctl, in the order of their names.
 #[must_use]
 pub fn crds() -> Vec<CustomResourceDefinition> {
-    vec![with_empty_spec(installable(AdmissionQueue::crd())), installable(VMDiskImage::crd())]
+    vec![
+        with_empty_spec(installable(AdmissionQueue::crd())),
+        installable(VMDiskImage::crd()),
+        installable(Workspace::crd()),
+    ]
 }
 
 /// The definition with our labels and a schema that an API server takes without a warning.

@@ -88,7 +88,7 @@ pub struct AdmissionQueueStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ActiveEntry {
-    /// Namespace of the object that holds the slot.
+    /// Namespace of the object that holds the slot; empty when it is cluster-scoped, as a Workspace is.
     #[schemars(length(max = 63))]
     pub namespace: String,
     /// Name of the object that holds the slot.
@@ -97,7 +97,8 @@ pub struct ActiveEntry {
     /// UID of the object that holds the slot; another object of the same name does not.
     #[schemars(length(max = 64))]
     pub uid: String,
-    /// Number of the attempt the slot was given for. It pays for this attempt only.
+    /// Number of the attempt of an image, or of the turn of a Workspace, that the slot was given for. It pays for this
+    /// one only.
     #[schemars(range(min = 1, max = LAST_ATTEMPT))]
     pub attempt: i64,
     /// Ticket with which the slot was won.

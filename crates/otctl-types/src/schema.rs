@@ -42,3 +42,47 @@ pub(crate) fn texts(_: &mut SchemaGenerator) -> Schema {
         "additionalProperties": {"type": "string", "maxLength": 4096, "description": "The value in effect."}
     })
 }
+
+/// A bounded map of amounts, as in `resources` of a container.
+pub(crate) fn quantities(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "maxProperties": 16,
+        "additionalProperties": {
+            "type": "string", "minLength": 1, "maxLength": 32,
+            "pattern": "^[0-9]+(\\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$",
+            "description": "An amount, such as 500m or 256Mi.",
+            "x-kubernetes-validations": [{
+                "rule": "isQuantity(self)",
+                "message": "an amount is a number and at most one unit, such as 500m, 2, 256Mi or 4Gi"
+            }]
+        }
+    })
+}
+
+/// A bounded map of labels, as in `matchLabels` of a selector.
+pub(crate) fn labels(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "maxProperties": 16,
+        "additionalProperties": {
+            "type": "string", "maxLength": 63,
+            "pattern": "^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$",
+            "description": "The value of the label.",
+            "x-kubernetes-validations": [{
+                "rule": "self.matches('^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$')",
+                "message": "the value of a label is of letters, digits, '-', '_' and '.', and begins and ends with a letter or digit"
+            }]
+        }
+    })
+}
+
+/// A port by its number or by its name. No rule could say more of the name: its length is unbounded to a rule.
+pub(crate) fn port(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "x-kubernetes-int-or-string": true,
+        "anyOf": [{"type": "integer"}, {"type": "string"}],
+        "minimum": 1, "maximum": 65535,
+        "minLength": 1, "maxLength": 15, "pattern": "^([a-z0-9]-?)*[a-z](-?[a-z0-9])*$"
+    })
+}

@@ -69,8 +69,8 @@ fn conditions() -> anyhow::Result<String> {
                     ## Conditions\n\n"
         .to_owned();
     text += &table("condition", &source.texts());
-    let reasons: Vec<_> =
-        source.variants("Reason")?.into_iter().filter(|reason| reason.name != "Import").collect();
+    let reasons = Source::read("crates/otctl-types/src/condition/reason.rs")?.variants("Reason")?;
+    let reasons: Vec<_> = reasons.into_iter().filter(|reason| reason.name != "Import").collect();
     text += "\n## Reasons\n\n";
     text += &table("reason", &reasons);
     text += "\n## How an attempt fails\n\n";

@@ -104,11 +104,14 @@ fn kind_of_one(schema: &JSONSchemaProps) -> String {
             .collect();
         return values.join(", ");
     }
+    let text =
+        || schema.max_length.map_or("text".to_owned(), |most| format!("text of at most {most}"));
+    if schema.x_kubernetes_int_or_string == Some(true) {
+        return format!("integer or {}", text());
+    }
     match (schema.type_.as_deref().unwrap_or_default(), schema.format.as_deref()) {
         ("string", Some("date-time")) => "time".to_owned(),
-        ("string", _) => {
-            schema.max_length.map_or("text".to_owned(), |most| format!("text of at most {most}"))
-        }
+        ("string", _) => text(),
         (other, _) => other.to_owned(),
     }
 }
