@@ -15,6 +15,11 @@ pub use self::status::{
     Attempt, Budget, Current, Cut, LateSnapshots, OpenAttempt, Phase, Progress, VMDiskImageStatus,
 };
 
+/// Share of a file system that is not the file's: CDI's default of 6 %.
+const FILESYSTEM_OVERHEAD_PERCENT: u64 = 6;
+/// Sizes are rounded up to a whole MiB.
+const MIB: u64 = 1 << 20;
+
 /// Refuses changes of what makes the data, once there is data. (`status` is visible to a rule at the root.)
 const FROZEN_ONCE_SYNCED: &str = "!has(oldSelf.status) || !has(oldSelf.status.current) || (\
 self.spec.url == oldSelf.spec.url && self.spec.sourceType == oldSelf.spec.sourceType \
@@ -182,6 +187,16 @@ impl VolumeMode {
         match self {
             Self::Filesystem => "Filesystem",
             Self::Block => "Block",
+        }
+    }
+
+    /// Bytes that a volume must have to hold a disk of `disk` bytes.
+    pub fn room_for(self, disk: u64) -> u64 {
+        match self {
+            Self::Block => disk,
+            Self::Filesystem => {
+                (disk.saturating_mul(100) / (100 - FILESYSTEM_OVERHEAD_PERCENT)).div_ceil(MIB) * MIB
+            }
         }
     }
 }

@@ -8,22 +8,19 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
 use kube::core::DynamicObject;
 use otctl_kit::cluster::erase;
-use otctl_types::diskimage::VolumeMode;
 use otctl_types::names::DISK_CHECKSUM_ANNOTATION;
 use serde_json::json;
 
 use crate::children::{Facts, hash_in};
 use crate::surroundings::storage_class;
 
-/// Share of a file system that is not the file's: CDI's default of 6 %.
-const FILESYSTEM_OVERHEAD_PERCENT: u64 = 6;
-/// Sizes are rounded up to a whole MiB.
+/// What is asked for when the size of the disk is not known.
 const MIB: u64 = 1 << 20;
 
 /// An empty claim for the disk.
 pub fn claim(facts: &Facts<'_>) -> PersistentVolumeClaim {
     let spec = &facts.image.spec;
-    let size = volume_size(facts.disk_size().unwrap_or(MIB), spec.volume_mode);
+    let size = spec.volume_mode.room_for(facts.disk_size().unwrap_or(MIB));
     PersistentVolumeClaim {
         metadata: facts.meta(facts.data_name(), "disk"),
         spec: Some(PersistentVolumeClaimSpec {
@@ -44,7 +41,7 @@ pub fn restored(facts: &Facts<'_>) -> PersistentVolumeClaim {
     let mut claim = claim(facts);
     claim.metadata.annotations.get_or_insert_default().extend(facts.hashes());
     if let Some(spec) = &mut claim.spec {
-        let empty = volume_size(facts.disk_size().unwrap_or(MIB), facts.image.spec.volume_mode);
+        let empty = facts.image.spec.volume_mode.room_for(facts.disk_size().unwrap_or(MIB));
         spec.resources = Some(requests(empty.max(facts.restore_size.unwrap_or(0))));
         spec.data_source = Some(TypedLocalObjectReference {
             api_group: Some("snapshot.storage.k8s.io".to_owned()),
@@ -69,16 +66,6 @@ pub fn finished(claim: &PersistentVolumeClaim, facts: &Facts<'_>) -> Box<Dynamic
 /// Whether the claim carries that proof.
 pub fn is_finished(claim: &PersistentVolumeClaim) -> bool {
     hash_in(&claim.metadata, DISK_CHECKSUM_ANNOTATION).is_some()
-}
-
-/// Bytes a volume must have to hold a disk of `disk` bytes.
-pub(super) fn volume_size(disk: u64, mode: VolumeMode) -> u64 {
-    match mode {
-        VolumeMode::Block => disk,
-        VolumeMode::Filesystem => {
-            (disk.saturating_mul(100) / (100 - FILESYSTEM_OVERHEAD_PERCENT)).div_ceil(MIB) * MIB
-        }
-    }
 }
 
 /// The request of that many bytes.

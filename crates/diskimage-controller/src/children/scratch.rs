@@ -6,7 +6,7 @@ use otctl_types::diskimage::VolumeMode;
 use otctl_types::import::SourceFacts;
 
 use crate::children::Facts;
-use crate::children::claim::{requests, volume_size};
+use crate::children::claim::requests;
 use crate::names;
 use crate::surroundings::storage_class;
 
@@ -21,7 +21,7 @@ pub fn claim(facts: &Facts<'_>) -> PersistentVolumeClaim {
         .and_then(SourceFacts::scratch_bytes)
         .or_else(|| facts.disk_size())
         .unwrap_or(0);
-    let size = volume_size(source.saturating_add(CHECKPOINT_ROOM), VolumeMode::Filesystem);
+    let size = VolumeMode::Filesystem.room_for(source.saturating_add(CHECKPOINT_ROOM));
     let class = facts
         .policy
         .scratch_storage_class

@@ -1,0 +1,131 @@
+//! Both sides of a door in a network policy. What cannot be read is no door: nothing is opened by mistake.
+
+use ipnet::IpNet;
+use k8s_openapi::api::networking::v1::{IPBlock, NetworkPolicyPeer, NetworkPolicyPort};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use otctl_types::workspace::network::{
+    DoorPort, METADATA_ADDRESSES, Operator, Peer, Requirement, Selector,
+};
+
+/// Who is at the other side.
+pub(super) fn peer(peer: &Peer) -> Option<NetworkPolicyPeer> {
+    if let Some(cidr) = &peer.cidr {
+        return cidr.parse().ok().and_then(addresses);
+    }
+    let peer = NetworkPolicyPeer {
+        namespace_selector: peer.namespace_selector.as_ref().map(selector),
+        pod_selector: peer.pod_selector.as_ref().map(selector),
+        ip_block: None,
+    };
+    (peer != NetworkPolicyPeer::default()).then_some(peer)
+}
+
+/// Addresses, but for those at which clouds hand out the credentials of their machines. One of those alone is no door:
+/// what is excepted must be a part of the rest, and there is no rest.
+fn addresses(cidr: IpNet) -> Option<NetworkPolicyPeer> {
+    let cidr = cidr.trunc();
+    let metadata = || METADATA_ADDRESSES.iter().filter_map(|it| it.parse::<IpNet>().ok());
+    if metadata().any(|it| it == cidr) {
+        return None;
+    }
+    let except: Vec<_> =
+        metadata().filter(|it| cidr.contains(it)).map(|it| it.to_string()).collect();
+    Some(block(cidr, Some(except).filter(|except| !except.is_empty())))
+}
+
+/// Addresses as they are.
+pub(super) fn block(cidr: IpNet, except: Option<Vec<String>>) -> NetworkPolicyPeer {
+    let ip_block = IPBlock { cidr: cidr.trunc().to_string(), except };
+    NetworkPolicyPeer { ip_block: Some(ip_block), ..NetworkPolicyPeer::default() }
+}
+
+fn selector(selector: &Selector) -> LabelSelector {
+    let mut requirements: Vec<_> = selector.match_expressions.iter().map(requirement).collect();
+    requirements.sort_by_key(|it| (it.key.clone(), it.operator.clone(), it.values.clone()));
+    requirements.dedup();
+    LabelSelector {
+        match_labels: Some(selector.match_labels.clone()).filter(|labels| !labels.is_empty()),
+        match_expressions: Some(requirements).filter(|all| !all.is_empty()),
+    }
+}
+
+fn requirement(requirement: &Requirement) -> LabelSelectorRequirement {
+    let operator = match requirement.operator {
+        Operator::In => "In",
+        Operator::NotIn => "NotIn",
+        Operator::Exists => "Exists",
+        Operator::DoesNotExist => "DoesNotExist",
+    };
+    let mut values = requirement.values.clone();
+    values.sort();
+    values.dedup();
+    LabelSelectorRequirement {
+        key: requirement.key.clone(),
+        operator: operator.to_owned(),
+        values: Some(values).filter(|values| !values.is_empty()),
+    }
+}
+
+/// The ports of a door; none are all.
+pub(super) fn ports(ports: &[DoorPort]) -> Option<Vec<NetworkPolicyPort>> {
+    let mut sorted: Vec<_> = ports.iter().collect();
+    sorted.sort_by_key(|port| (port.port, port.protocol, port.end_port));
+    sorted.dedup();
+    let ports: Vec<_> = sorted
+        .into_iter()
+        .map(|port| NetworkPolicyPort {
+            port: Some(IntOrString::Int(port.port)),
+            end_port: port.end_port,
+            protocol: Some(port.protocol.as_str().to_owned()),
+        })
+        .collect();
+    Some(ports).filter(|ports| !ports.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(cidr: &str, except: Option<&[&str]>) {
+        let door = Peer { cidr: Some(cidr.to_owned()), ..Peer::default() };
+        let cut = peer(&door).and_then(|peer| peer.ip_block).map(|block| block.except);
+        let expected =
+            except.map(|except| Some(except.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>()));
+        let expected = expected.map(|except| except.filter(|except| !except.is_empty()));
+        assert_eq!(cut, expected, "{cidr}");
+    }
+
+    #[test]
+    fn metadata_addresses_are_cut_out_of_every_door_that_holds_them() {
+        check("10.0.0.0/8", Some(&[]));
+        check("169.254.0.0/16", Some(&["169.254.169.254/32", "169.254.170.2/32"]));
+        check("169.254.169.254/31", Some(&["169.254.169.254/32"]));
+        let v4 =
+            ["169.254.169.254/32", "169.254.170.2/32", "168.63.129.16/32", "100.100.100.200/32"];
+        check("0.0.0.0/0", Some(&v4));
+        check("::/0", Some(&["fd00:ec2::254/128"]));
+        check("fd00::/8", Some(&["fd00:ec2::254/128"]));
+        check("2001:db8::/32", Some(&[]));
+    }
+
+    #[test]
+    fn a_door_that_is_a_metadata_address_is_none_however_it_is_written() {
+        METADATA_ADDRESSES.iter().for_each(|address| check(address, None));
+        check("fd00:0ec2:0:0::0254/128", None);
+    }
+
+    #[test]
+    fn what_cannot_be_read_opens_nothing() {
+        for cidr in ["10.0.0.0", "10.0.0.0/33", "", "any"] {
+            check(cidr, None);
+        }
+        assert_eq!(peer(&Peer::default()), None);
+    }
+
+    #[test]
+    fn addresses_are_written_in_one_way() {
+        let door = Peer { cidr: Some("2001:DB8:0::1/32".to_owned()), ..Peer::default() };
+        assert_eq!(peer(&door).unwrap().ip_block.unwrap().cidr, "2001:db8::/32");
+    }
+}

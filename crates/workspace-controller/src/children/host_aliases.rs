@@ -1,0 +1,74 @@
+//! How pods find the other entries by name: lines of `/etc/hosts` with the addresses of their Services.
+//!
+//! Those lines are part of the template, so a change of them replaces every pod. An entry that is added or removed is no
+//! reason to restart its neighbours: what is there stays as it is until something else replaces the pods, or until an
+//! address in it leads elsewhere. Until then the name of a new entry does not resolve in older pods.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{HostAlias, PodSpec};
+use otctl_kit::cluster::erase;
+use otctl_types::names::REVISION_ANNOTATION;
+
+use crate::owned;
+
+/// A line for each entry with an address, in the order of their names.
+pub fn host_aliases(addresses: &BTreeMap<String, String>) -> Vec<HostAlias> {
+    let line = |(entry, address): (&String, &String)| HostAlias {
+        ip: address.clone(),
+        hostnames: Some(vec![entry.clone()]),
+    };
+    addresses.iter().map(line).collect()
+}
+
+/// The Deployment to hold `observed` to: `desired`, with the lines that its pods have if they can stay.
+pub fn settled(desired: Deployment, observed: &Deployment) -> Deployment {
+    if leads_elsewhere(lines(&desired), lines(observed)) {
+        return desired;
+    }
+    let kept = with(desired.clone(), lines(observed).to_vec());
+    if replaces_pods(&kept, observed) { desired } else { kept }
+}
+
+/// Puts lines into the template of a Deployment.
+pub(super) fn with(mut deployment: Deployment, lines: Vec<HostAlias>) -> Deployment {
+    if let Some(pods) = deployment.spec.as_mut().and_then(|spec| spec.template.spec.as_mut()) {
+        pods.host_aliases = Some(lines).filter(|lines| !lines.is_empty());
+    }
+    deployment
+}
+
+fn lines(deployment: &Deployment) -> &[HostAlias] {
+    let pods: Option<&PodSpec> =
+        deployment.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
+    pods.and_then(|pods| pods.host_aliases.as_deref()).unwrap_or_default()
+}
+
+/// Whether a name that still is an entry's has another address now.
+fn leads_elsewhere(now: &[HostAlias], then: &[HostAlias]) -> bool {
+    let now: BTreeMap<_, _> = pairs(now).collect();
+    pairs(then).any(|(name, address)| now.get(name).is_some_and(|it| *it != address))
+}
+
+fn pairs(lines: &[HostAlias]) -> impl Iterator<Item = (&str, &str)> {
+    lines.iter().flat_map(|line| {
+        let names = line.hostnames.iter().flatten();
+        names.map(|name| (name.as_str(), line.ip.as_str()))
+    })
+}
+
+/// Whether the pods of `observed` are replaced once `desired` is applied: by a field that differs, or by one that is not
+/// asked for any more, which only the noted revision tells.
+fn replaces_pods(desired: &Deployment, observed: &Deployment) -> bool {
+    let note = |deployment: &Deployment| {
+        let annotations = deployment.metadata.annotations.as_ref();
+        annotations.and_then(|all| all.get(REVISION_ANNOTATION).cloned())
+    };
+    let difference = owned::differs(&erase(desired), &erase(observed));
+    note(desired) != note(observed)
+        || difference.is_some_and(|path| path.starts_with("spec.template"))
+}
+
+#[cfg(test)]
+mod tests;
