@@ -100,6 +100,7 @@ pub const RIGHTS: Rights = Rights {
             because: "users read what happened in `kubectl describe`",
         },
     ],
+    served: &[],
     installation: &[Rule {
         group: "coordination.k8s.io",
         resources: &["leases"],

@@ -165,9 +165,10 @@ impl Step<'_> {
                     subject.map(|subject| subject.target.clone())
                 }
                 Action::Mark { target, .. } | Action::Delete { target, .. } => Some(target.clone()),
-                Action::Ensure(object) | Action::Create(object) | Action::Apply(object) => {
-                    Some(Target::of(object))
-                }
+                Action::Ensure(object)
+                | Action::Create(object)
+                | Action::Establish(object)
+                | Action::Apply(object) => Some(Target::of(object)),
             },
             Self::Status { .. } => subject.map(|subject| subject.target.clone()),
             Self::Notice(_) => None,
@@ -192,6 +193,7 @@ fn status_step<S: Serialize>(subject: Option<&Subject>, plan: &Plan<S>) -> Optio
         Action::Mark { .. }
         | Action::Ensure(_)
         | Action::Create(_)
+        | Action::Establish(_)
         | Action::Apply(_)
         | Action::Delete { .. } => None,
     });

@@ -75,6 +75,10 @@ pub enum Action {
     /// POST. An object of that name that is ours already counts as done; another's is an error. Where it is to have no
     /// controller owner, whatever is there is looked at anew.
     Create(Box<DynamicObject>),
+    /// Makes an object that is changed by [`Apply`](Self::Apply) later: a server-side apply that names a version which no
+    /// object has, so it can only create. What is made by POST stays owned by that request: no later apply could take a
+    /// field of it back. An object of that name counts as with [`Create`](Self::Create).
+    Establish(Box<DynamicObject>),
     /// Server-side apply of an object that was read and is ours, or of our part of one that is not: an owner reference,
     /// a finalizer of the plan's own object. Carries its `metadata.uid`, and its resourceVersion where what is applied
     /// rests on what else the object holds.
@@ -145,6 +149,7 @@ impl fmt::Display for Write {
             Action::Mark { target, .. } => write!(f, "mark {target}")?,
             Action::Ensure(object) => write!(f, "ensure {}", Target::of(object))?,
             Action::Create(object) => write!(f, "create {}", Target::of(object))?,
+            Action::Establish(object) => write!(f, "make {}", Target::of(object))?,
             Action::Apply(object) => write!(f, "apply {}", Target::of(object))?,
             Action::Delete { target, .. } => write!(f, "delete {target}")?,
         }

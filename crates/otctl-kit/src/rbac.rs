@@ -23,6 +23,8 @@ pub struct Rule {
 pub struct Rights {
     /// In every namespace, and on cluster-scoped objects.
     pub cluster: &'static [Rule],
+    /// In each of the namespaces that the controller serves, where it does not serve all of them.
+    pub served: &'static [Rule],
     /// In the namespace of the installation.
     pub installation: &'static [Rule],
     /// In the namespace of the policy, on the one ConfigMap that holds it: the verbs.
@@ -50,6 +52,12 @@ impl Rights {
     #[must_use]
     pub fn cluster_rules(&self) -> Vec<PolicyRule> {
         self.cluster.iter().map(Rule::policy_rule).collect()
+    }
+
+    /// The rules of its Role in a namespace that it serves.
+    #[must_use]
+    pub fn served_rules(&self) -> Vec<PolicyRule> {
+        self.served.iter().map(Rule::policy_rule).collect()
     }
 
     /// The rules of its Role in the namespace of the installation.

@@ -35,11 +35,13 @@ pub enum Change<K> {
 }
 
 type Subscriber<K> = Box<dyn Fn(&K) + Send + Sync>;
+type OnSynced = Box<dyn Fn() + Send + Sync>;
 
 /// The last seen state of every object of a kind.
 pub struct Store<K> {
     inner: Arc<RwLock<Inner<K>>>,
     subscribers: Arc<RwLock<Vec<Subscriber<K>>>>,
+    on_synced: Arc<RwLock<Vec<OnSynced>>>,
     synced: Arc<watch::Sender<bool>>,
     /// Whether the server once refused to tell of the kind.
     refused: Arc<watch::Sender<bool>>,
@@ -59,6 +61,7 @@ impl<K> Clone for Store<K> {
         Self {
             inner: self.inner.clone(),
             subscribers: self.subscribers.clone(),
+            on_synced: self.on_synced.clone(),
             synced: self.synced.clone(),
             refused: self.refused.clone(),
         }
@@ -76,6 +79,7 @@ impl<K> Default for Store<K> {
         Self {
             inner: Arc::new(RwLock::new(inner)),
             subscribers: Arc::default(),
+            on_synced: Arc::default(),
             synced: Arc::new(watch::Sender::new(false)),
             refused: Arc::new(watch::Sender::new(false)),
         }
@@ -150,13 +154,27 @@ impl<K: Resource<DynamicType = ()> + Send + Sync + 'static> Store<K> {
         self.subscribers.write().unwrap_or_else(PoisonError::into_inner).push(Box::new(wake));
     }
 
+    /// Calls `wake` when the first complete list was seen: of a kind that was not installed, say, and is now, though there
+    /// be no object of it.
+    pub fn when_synced(&self, wake: impl Fn() + Send + Sync + 'static) {
+        self.on_synced.write().unwrap_or_else(PoisonError::into_inner).push(Box::new(wake));
+    }
+
+    /// A complete list was seen.
+    fn set_synced(&self) {
+        if !self.synced.send_replace(true) {
+            let wakes = self.on_synced.read().unwrap_or_else(PoisonError::into_inner);
+            wakes.iter().for_each(|wake| wake());
+        }
+    }
+
     /// Takes in what a watch saw. A version older than the one held, or than the one that went, is ignored: a replayed or
     /// late event never takes an object back in time, nor back from the dead.
     pub fn apply(&self, change: Change<K>) {
         let complete = matches!(change, Change::All(_));
         let changed = self.write(|inner| inner.apply(change));
         if complete {
-            self.synced.send_replace(true);
+            self.set_synced();
         }
         self.wake(&changed);
     }

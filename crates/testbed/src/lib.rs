@@ -37,4 +37,4 @@ pub use fault::Fault;
 pub use script::Ending;
 pub use sim::{Instance, Loop, Sim, Told, Wakes};
 pub use views::Feed;
-pub use world::World;
+pub use world::{Health, World};

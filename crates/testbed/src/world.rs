@@ -12,6 +12,7 @@ mod objects;
 mod requests;
 mod snapshots;
 mod volumes;
+mod workloads;
 
 #[cfg(test)]
 mod tests;
@@ -32,6 +33,7 @@ pub use actors::{Act, Actor};
 pub use history::{Verb, Version};
 pub use kubelet::Run;
 pub use snapshots::Cut;
+pub use workloads::Health;
 
 use crate::clock::VirtualClock;
 use crate::script::{Ending, Role};
@@ -184,6 +186,11 @@ impl World {
     /// Every run of that image and role beyond the scripted ones ends like this.
     pub fn script_always(&self, image: &Key, role: Role, ending: Ending) {
         self.lock().scripts.fall_back(image.clone(), role, ending);
+    }
+
+    /// From now on the pods of that entry of a workspace fare so.
+    pub fn fare(&self, entry: &str, health: Health) {
+        self.lock().fates.insert(entry.to_owned(), health);
     }
 
     /// Every run of the importer that has ended, in order.

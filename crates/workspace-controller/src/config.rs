@@ -56,6 +56,22 @@ impl Settings {
     }
 }
 
+/// Where this controller works: its settings, and the namespace of the installation, in which nobody else does.
+#[derive(Clone, Debug)]
+pub struct Site {
+    /// Settings of the Deployment.
+    pub settings: Settings,
+    /// Namespace of the installation.
+    pub installation: String,
+}
+
+impl Site {
+    /// Why no Workspace is made in `namespace`.
+    pub fn problem_of_namespace(&self, namespace: &str) -> Option<String> {
+        problem_of_namespace(&self.settings, namespace, &self.installation)
+    }
+}
+
 /// Why no Workspace is made in `namespace`, as a sentence that says what to write instead. `installation` is the namespace
 /// of the controller itself.
 pub fn problem_of_namespace(

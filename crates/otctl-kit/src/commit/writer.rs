@@ -63,7 +63,16 @@ impl<'a> Writer<'a> {
                 let guard = Guard::of(&Target::of(object));
                 self.change(Request::Apply(object.clone()), guard).await
             }
-            Action::Create(object) => self.create(object).await,
+            Action::Create(object) => {
+                let made = self.make(object, Request::Create(object.clone())).await;
+                self.settled(object, made).await
+            }
+            Action::Establish(object) => {
+                let mut only_new = object.clone();
+                only_new.metadata.resource_version = Some(NOBODYS_VERSION.to_owned());
+                let made = self.make(object, Request::Apply(only_new)).await;
+                self.settled(object, made.map_err(taken)).await
+            }
             Action::Apply(object) if object.metadata.uid.is_none() => Err(WriteError::Unsound {
                 why: "an apply without a uid could take over another's object",
             }),
@@ -157,12 +166,21 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A name that is taken, and a create whose outcome is not known, are settled by looking who owns the name.
-    async fn create(&mut self, object: &DynamicObject) -> Result<(), WriteError> {
+    async fn make(&mut self, object: &DynamicObject, request: Request) -> Result<(), ApiError> {
+        let guard = Guard::of(&Target::of(object));
+        self.send(request, guard).await.map(drop)
+    }
+
+    /// A name that is taken, and a create whose outcome is not known, are settled by looking who owns the name. What nobody
+    /// is to own is nobody's to claim: whoever made it, it is looked at anew.
+    async fn settled(
+        &mut self,
+        object: &DynamicObject,
+        made: Result<(), ApiError>,
+    ) -> Result<(), WriteError> {
         let target = Target::of(object);
-        match self.send(Request::Create(Box::new(object.clone())), Guard::of(&target)).await {
-            Ok(_) => Ok(()),
-            // What nobody owns is nobody's to claim: whoever made it, it is looked at anew.
+        match made {
+            Ok(()) => Ok(()),
             Err(ApiError::AlreadyExists) if !has_controller(object) => {
                 Err(ApiError::Conflict { detail: format!("{target} is there already") }.into())
             }
@@ -225,6 +243,14 @@ impl<'a> Writer<'a> {
             .as_ref()
             .ok_or(WriteError::Unsound { why: "it writes about an object that is gone" })
     }
+}
+
+/// A resourceVersion that no object has: the store counts from it before it holds anything.
+const NOBODYS_VERSION: &str = "1";
+
+/// An object that has another version than nobody's is there.
+fn taken(error: ApiError) -> ApiError {
+    if matches!(error, ApiError::Conflict { .. }) { ApiError::AlreadyExists } else { error }
 }
 
 /// Which object a write is to, and the preconditions it carries.

@@ -99,7 +99,7 @@ impl Controllers {
 
     /// [`watch`](Self::watch) in each namespace of `stores`, and nowhere else.
     #[must_use]
-    pub fn watch_each<K: Watched>(self, stores: &Scoped<K>, options: WatchOptions<K>) -> Self {
+    pub fn watch_each<K: Watched>(self, stores: &Scoped<K>, options: &WatchOptions<K>) -> Self {
         stores.each().fold(self, |parts, (namespace, store)| {
             let namespace = Some(namespace.to_owned());
             parts.watch(store, WatchOptions { namespace, ..options.clone() })
@@ -111,7 +111,7 @@ impl Controllers {
     pub fn watch_each_optional<K: Watched>(
         self,
         stores: &Scoped<K>,
-        options: WatchOptions<K>,
+        options: &WatchOptions<K>,
     ) -> Self {
         stores.each().fold(self, |parts, (namespace, store)| {
             let namespace = Some(namespace.to_owned());

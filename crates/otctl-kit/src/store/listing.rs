@@ -63,7 +63,7 @@ impl<K: Resource<DynamicType = ()> + Send + Sync + 'static> Listing<K> {
             inner.reached = version;
             if has_unnamed { Vec::new() } else { inner.retain(&listed) }
         });
-        store.synced.send_replace(true);
+        store.set_synced();
         store.wake(&gone);
         Ok(())
     }

@@ -69,6 +69,11 @@ impl<K: Resource<DynamicType = ()> + Send + Sync + 'static> Scoped<K> {
         self.stores.values().for_each(|store| store.subscribe(wake.clone()));
     }
 
+    /// Calls `wake` whenever the first complete list of one of the namespaces was seen.
+    pub fn when_synced(&self, wake: impl Fn() + Clone + Send + Sync + 'static) {
+        self.stores.values().for_each(|store| store.when_synced(wake.clone()));
+    }
+
     /// Whether a complete list of the namespace was seen once.
     #[must_use]
     pub fn is_synced(&self, namespace: &str) -> bool {

@@ -130,7 +130,7 @@ fn lint_action(action: &Action, subject: Option<&Subject>) -> Option<String> {
                 object.data.as_object().into_iter().flat_map(serde_json::Map::values).any(says);
             extra.then(|| "ensures more than metadata".to_owned())
         }
-        Action::Create(object) => lint_create(object, subject),
+        Action::Create(object) | Action::Establish(object) => lint_create(object, subject),
         Action::Apply(object) => lint_apply(object),
         Action::Delete { uid, .. } => uid.is_empty().then(|| "deletes without a UID".to_owned()),
     }
@@ -206,9 +206,10 @@ fn lint_order<S>(plan: &Plan<S>) -> Vec<String> {
     }
     let mut seen = BTreeSet::new();
     let targets = plan.writes.iter().filter_map(|write| match &write.action {
-        Action::Create(object) | Action::Apply(object) | Action::Ensure(object) => {
-            Some(Target::of(object).to_string())
-        }
+        Action::Create(object)
+        | Action::Establish(object)
+        | Action::Apply(object)
+        | Action::Ensure(object) => Some(Target::of(object).to_string()),
         Action::Delete { target, .. } | Action::Mark { target, .. } => Some(target.to_string()),
         Action::Remember(_) | Action::Swap(_) => None,
     });

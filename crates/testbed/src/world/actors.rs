@@ -5,13 +5,15 @@ use std::fmt;
 use jiff::Timestamp;
 
 use super::objects::State;
-use super::{Id, collector, jobs, kubelet, snapshots, volumes};
+use super::{Id, collector, jobs, kubelet, snapshots, volumes, workloads};
 
 /// A component of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Actor {
     /// The Job controller, its TTL part included.
     Jobs,
+    /// The Deployment controller, KubeVirt, and the kubelet as far as it is about their pods.
+    Workloads,
     /// Scheduler and kubelet.
     Kubelet,
     /// The storage's provisioner, and claim protection.
@@ -24,14 +26,21 @@ pub enum Actor {
 
 impl Actor {
     /// Every component.
-    pub const ALL: [Self; 5] =
-        [Self::Jobs, Self::Kubelet, Self::Provisioner, Self::Snapshotter, Self::Collector];
+    pub const ALL: [Self; 6] = [
+        Self::Jobs,
+        Self::Workloads,
+        Self::Kubelet,
+        Self::Provisioner,
+        Self::Snapshotter,
+        Self::Collector,
+    ];
 }
 
 impl fmt::Display for Actor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Jobs => "jobs",
+            Self::Workloads => "workloads",
             Self::Kubelet => "kubelet",
             Self::Provisioner => "storage",
             Self::Snapshotter => "snapshots",
@@ -64,6 +73,7 @@ pub(super) fn pending(state: &State) -> Vec<Act> {
 fn is_due(state: &State, actor: Actor, id: &Id) -> bool {
     match actor {
         Actor::Jobs => jobs::due(state, id).is_some(),
+        Actor::Workloads => workloads::due(state, id).is_some(),
         Actor::Kubelet => kubelet::due(state, id).is_some(),
         Actor::Provisioner => volumes::due(state, id).is_some(),
         Actor::Snapshotter => snapshots::due(state, id).is_some(),
@@ -75,6 +85,9 @@ pub(super) fn perform(state: &mut State, act: &Act) -> String {
     let id = &act.id;
     let told = match act.actor {
         Actor::Jobs => jobs::due(state, id).map(|deed| jobs::perform(state, id, deed)),
+        Actor::Workloads => {
+            workloads::due(state, id).map(|deed| workloads::perform(state, id, deed))
+        }
         Actor::Kubelet => kubelet::due(state, id).map(|deed| kubelet::perform(state, id, deed)),
         Actor::Provisioner => volumes::due(state, id).map(|deed| volumes::perform(state, id, deed)),
         Actor::Snapshotter => {

@@ -7,7 +7,7 @@ use otctl_types::names::ROLE_LABEL;
 use serde_json::{Value, json};
 
 use super::objects::{State, grand_owner};
-use super::{Id, Verb};
+use super::{Id, Verb, workloads};
 use crate::json::{is_deleting, items, text, uid};
 use crate::script::{Ending, Role};
 
@@ -37,6 +37,9 @@ pub(super) enum Deed {
 
 pub(super) fn due(state: &State, id: &Id) -> Option<Deed> {
     let pod = state.get(id).filter(|_| id.kind == "Pod")?;
+    if workloads::is_of_workload(pod) {
+        return None;
+    }
     match (text(&pod["status"]["phase"]), is_deleting(pod)) {
         ("Succeeded" | "Failed", true) => {
             items(&pod["metadata"]["finalizers"]).is_empty().then_some(Deed::Remove)

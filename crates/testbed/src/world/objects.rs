@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::kubelet::{self, Run};
 use super::snapshots::Cut;
+use super::workloads::{self, Fates};
 use super::{Id, Verb, Version};
 use crate::clock::VirtualClock;
 use crate::json::{controller, is_deleting, items, list, text, uid};
@@ -33,6 +34,8 @@ pub(super) struct State {
     pub(super) by: String,
     /// How pods will end.
     pub(super) scripts: Scripts,
+    /// How the pods of workloads fare.
+    pub(super) fates: Fates,
     /// Runs of the importer that have ended.
     pub(super) runs: Vec<Run>,
     /// Snapshots that were cut.
@@ -56,6 +59,7 @@ impl State {
             clock,
             by: String::new(),
             scripts: Scripts::default(),
+            fates: Fates::default(),
             runs: Vec::new(),
             cuts: Vec::new(),
             complete: BTreeSet::new(),
@@ -122,6 +126,9 @@ impl State {
         object["metadata"]["uid"] = json!(format!("00000000-0000-4000-8000-{:012x}", self.uids));
         object["metadata"]["creationTimestamp"] = json!(self.timestamp());
         object["metadata"]["generation"] = json!(1);
+        if id.kind == "Service" {
+            workloads::address(self, &mut object);
+        }
         if id.kind == "PersistentVolumeClaim" {
             list(&mut object["metadata"]["finalizers"]).push(json!(CLAIM_IN_USE));
         }

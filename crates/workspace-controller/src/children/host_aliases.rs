@@ -31,6 +31,11 @@ pub fn settled(desired: Deployment, observed: &Deployment) -> Deployment {
     if replaces_pods(&kept, observed) { desired } else { kept }
 }
 
+/// The address at which the pods of a Deployment find an entry.
+pub fn address<'a>(deployment: &'a Deployment, entry: &str) -> Option<&'a str> {
+    pairs(lines(deployment)).find(|(name, _)| *name == entry).map(|(_, address)| address)
+}
+
 /// Puts lines into the template of a Deployment.
 pub(super) fn with(mut deployment: Deployment, lines: Vec<HostAlias>) -> Deployment {
     if let Some(pods) = deployment.spec.as_mut().and_then(|spec| spec.template.spec.as_mut()) {

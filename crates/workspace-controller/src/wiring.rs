@@ -1,0 +1,119 @@
+//! Which change wants a pass of whom. The driver wakes its keys through it, and so does the simulator.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use kube::{Resource, ResourceExt};
+use otctl_kit::store::{Key, Scoped, Store};
+use otctl_types::names::{OWNER_LABEL, WORKSPACE_LABEL};
+use otctl_types::{AdmissionQueueStatus, VMDiskImage, Workspace};
+
+use crate::images;
+use crate::kin;
+use crate::views::{Views, queue_key};
+
+/// Wakes a key.
+pub type Wake = Arc<dyn Fn(&Key) + Send + Sync>;
+
+/// Any change of a workspace, an image, the ledger or the policy may admit somebody or free a slot.
+pub fn wire_queue(wake: &Wake, views: &Views) {
+    wake_queue(wake, &views.workspaces);
+    wake_queue(wake, &views.queues);
+    wake_queue(wake, &views.policies);
+    let of_image = wake.clone();
+    views.images.subscribe(move |_| of_image(&queue_key()));
+    let of_kind = wake.clone();
+    views.machines.when_synced(move || of_kind(&queue_key()));
+    wake(&queue_key());
+}
+
+fn wake_queue<K: Resource<DynamicType = ()> + Send + Sync + 'static>(
+    wake: &Wake,
+    store: &Store<K>,
+) {
+    let wake = wake.clone();
+    store.subscribe(move |_| wake(&queue_key()));
+}
+
+/// A change of a workspace, of what it owns, of an image that it names, or of a policy beside its own.
+pub fn wire_workspaces(wake: &Wake, views: &Views) {
+    let each = wake.clone();
+    views.workspaces.subscribe(move |workspace| each(&Key::of(workspace)));
+    wake_owner(wake, &views.services);
+    wake_owner(wake, &views.deployments);
+    wake_owner(wake, &views.claims);
+    wake_owner(wake, &views.machines);
+    wake_owner_of_pod(wake, views);
+    wake_users(wake, views);
+    wake_neighbours(wake, views);
+    wake_changed_holders(wake, views);
+    let (of_kind, workspaces) = (wake.clone(), views.workspaces.clone());
+    views.machines.when_synced(move || wake_all(&of_kind, &workspaces));
+}
+
+/// One that has lost its owner reference was made for somebody all the same: the label says for whom.
+fn wake_owner<K: Resource<DynamicType = ()> + Send + Sync + 'static>(
+    wake: &Wake,
+    store: &Scoped<K>,
+) {
+    let wake = wake.clone();
+    store.subscribe(move |child| {
+        if let Some(owner) = kin::owner_key(child.meta()) {
+            wake(&owner);
+        }
+    });
+}
+
+fn wake_owner_of_pod(wake: &Wake, views: &Views) {
+    let (wake, workspaces) = (wake.clone(), views.workspaces.clone());
+    views.pods.subscribe(move |pod| {
+        let uid = pod.labels().get(WORKSPACE_LABEL);
+        let owner = uid.and_then(|uid| by_uid(&workspaces, uid));
+        owner.iter().for_each(|owner| wake(&Key::of(&**owner)));
+    });
+}
+
+fn by_uid(workspaces: &Store<Workspace>, uid: &str) -> Option<Arc<Workspace>> {
+    workspaces.all().into_iter().find(|workspace| workspace.metadata.uid.as_deref() == Some(uid))
+}
+
+/// Every workspace that names the image.
+fn wake_users(wake: &Wake, views: &Views) {
+    let (wake, workspaces) = (wake.clone(), views.workspaces.clone());
+    views.images.subscribe(move |image: &VMDiskImage| {
+        let name = image.name_any();
+        let users = workspaces.all();
+        let users = users.iter().filter(|workspace| images::is_named(workspace, &name));
+        users.for_each(|workspace| wake(&Key::of(&**workspace)));
+    });
+}
+
+/// A network policy concerns its owner, and one of somebody else may concern everyone in its namespace.
+fn wake_neighbours(wake: &Wake, views: &Views) {
+    let (wake, workspaces) = (wake.clone(), views.workspaces.clone());
+    views.networks.subscribe(move |policy| match kin::owner_key(&policy.metadata) {
+        Some(owner) if policy.labels().contains_key(OWNER_LABEL) => wake(&owner),
+        Some(_) | None => wake_all(&wake, &workspaces),
+    });
+}
+
+fn wake_all(wake: &Wake, workspaces: &Store<Workspace>) {
+    workspaces.all().iter().for_each(|workspace| wake(&Key::of(&**workspace)));
+}
+
+/// A change of the ledger concerns those whose entry came or went; a change of the policy concerns everybody.
+fn wake_changed_holders(wake: &Wake, views: &Views) {
+    let (wake, workspaces) = (wake.clone(), views.workspaces.clone());
+    let before = Mutex::new(AdmissionQueueStatus::default());
+    views.queues.subscribe(move |queue| {
+        let after = queue.status.clone().unwrap_or_default();
+        let mut before = before.lock().unwrap_or_else(PoisonError::into_inner);
+        if after.policy != before.policy {
+            wake_all(&wake, &workspaces);
+        }
+        let entries = after.active.iter().chain(&before.active);
+        let changed = entries
+            .filter(|entry| !(after.active.contains(entry) && before.active.contains(entry)));
+        changed.for_each(|entry| wake(&Key::new("", &entry.name)));
+        *before = after;
+    });
+}

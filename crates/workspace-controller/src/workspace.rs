@@ -1,0 +1,74 @@
+//! The workspace: one reconciler per Workspace. `verdict.rs` is its state machine, `works.rs` what is made in which order,
+//! `status.rs` what people see of it.
+
+pub mod decide;
+pub mod observe;
+pub mod status;
+pub mod verdict;
+pub mod works;
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use otctl_kit::cluster::{ApiError, Cluster};
+use otctl_kit::expectations::Expectation;
+use otctl_kit::plan::Plan;
+use otctl_kit::reader::Reader;
+use otctl_kit::reconciler::Refusal;
+use otctl_kit::store::Key;
+use otctl_types::names::WORKSPACE_CONTROLLER;
+use otctl_types::workspace::WorkspaceStatus;
+
+use crate::config::Site;
+use crate::views::Views;
+
+/// The reconciler of workspaces.
+pub struct Reconciler {
+    /// What the watches have seen.
+    pub views: Views,
+    /// Consistent reads.
+    pub reader: Reader,
+    /// Where the controller works.
+    pub site: Arc<Site>,
+}
+
+impl Reconciler {
+    /// A reconciler over these views.
+    pub fn new(views: Views, cluster: Arc<dyn Cluster>, site: Arc<Site>) -> Self {
+        Self { views, reader: Reader::new(cluster), site }
+    }
+}
+
+impl otctl_kit::reconciler::Reconciler for Reconciler {
+    type Observed = observe::Observed;
+    type Status = WorkspaceStatus;
+    const NAME: &'static str = "workspace";
+    const CONTROLLER: &'static str = WORKSPACE_CONTROLLER;
+
+    async fn observe(&self, key: &Key) -> Result<Self::Observed, ApiError> {
+        self.look(key).await
+    }
+
+    fn has_seen(&self, expectation: &Expectation) -> bool {
+        let views = &self.views;
+        views.workspaces.has_seen(expectation)
+            && views.images.has_seen(expectation)
+            && views.networks.has_seen(expectation)
+            && views.services.has_seen(expectation)
+            && views.deployments.has_seen(expectation)
+            && views.claims.has_seen(expectation)
+            && views.machines.has_seen(expectation)
+    }
+
+    fn decide(observed: &Self::Observed, now: Timestamp) -> Plan<Self::Status> {
+        decide::decide(observed, now)
+    }
+
+    fn refused(
+        observed: &Self::Observed,
+        refusal: &Refusal<'_>,
+        now: Timestamp,
+    ) -> Option<Self::Status> {
+        decide::refused(observed, refusal, now)
+    }
+}

@@ -1,0 +1,212 @@
+//! From the verdict to the plan: which writes, which status, which Events, when to look again.
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use otctl_kit::cluster::ApiError;
+use otctl_kit::plan::{Action, Next, Notice, Plan, Write};
+use otctl_kit::reconciler::{Refusal, RefusalCause};
+use otctl_types::Workspace;
+use otctl_types::condition::{self, READY, Reason};
+use otctl_types::workspace::{OpenTurn, Phase, WorkspaceStatus};
+use serde_json::json;
+
+use super::observe::Observed;
+use super::status::{Standing, Trouble, render};
+use super::verdict::{self, Verdict, Wait, judge};
+use super::works::{self, Works};
+use crate::images::Lack;
+use crate::parts;
+use crate::queue::LOOK_AGAIN;
+
+/// What to write.
+pub fn decide(observed: &Observed, now: Timestamp) -> Plan<WorkspaceStatus> {
+    let Some(workspace) = &observed.workspace else {
+        return Plan::rest("Gone");
+    };
+    let pass = Pass { workspace, observed, now };
+    let verdict = judge(observed, now);
+    let writes = match verdict {
+        Verdict::Leaving => works::departure(workspace, observed),
+        _ => Works::of(workspace, observed, &verdict).writes(),
+    };
+    pass.plan(&verdict, writes)
+}
+
+/// A write was refused: the reason stands where people look, and the rest as it is.
+pub fn refused(
+    observed: &Observed,
+    refusal: &Refusal<'_>,
+    now: Timestamp,
+) -> Option<WorkspaceStatus> {
+    let workspace = observed.workspace.as_ref()?;
+    let pass = Pass { workspace, observed, now };
+    let verdict = judge(observed, now);
+    let standing = Standing { trouble: Some(trouble_of(refusal)), ..pass.standing(&verdict, true) };
+    Some(pass.render(&verdict, &standing))
+}
+
+fn trouble_of(refusal: &Refusal<'_>) -> Trouble {
+    let target = refusal.target;
+    let (reason, message, is_final) = match refusal.cause {
+        RefusalCause::Foreign => (
+            Reason::NameConflict,
+            format!(
+                "{target} exists and belongs to something else; rename or delete it, or give this workspace or its entry another name"
+            ),
+            true,
+        ),
+        RefusalCause::Api(ApiError::Forbidden { detail, quota: true, .. }) => {
+            (Reason::QuotaExceeded, format!("{target} was refused by a quota: {detail}"), false)
+        }
+        RefusalCause::Api(ApiError::Forbidden { detail, namespace_terminating: true, .. }) => {
+            (Reason::NamespaceTerminating, format!("{target} was refused: {detail}"), false)
+        }
+        RefusalCause::Api(error @ ApiError::Invalid { .. }) => {
+            (Reason::Rejected, format!("{target} was refused by the API server: {error}"), true)
+        }
+        RefusalCause::Api(error) => {
+            (Reason::Rejected, format!("{target} was refused by the API server: {error}"), false)
+        }
+        RefusalCause::Panicked { .. } => (
+            Reason::InternalError,
+            "the controller met a defect of its own when it decided about this workspace: nothing is changed, and it is looked at again at least every 15 min; others go on. Please report it with the controller's log".to_owned(),
+            false,
+        ),
+    };
+    Trouble { lack: Lack { reason, message }, is_final }
+}
+
+/// One pass over one workspace.
+struct Pass<'a> {
+    workspace: &'a Workspace,
+    observed: &'a Observed,
+    now: Timestamp,
+}
+
+impl Pass<'_> {
+    fn plan(&self, verdict: &Verdict, works: Vec<Write>) -> Plan<WorkspaceStatus> {
+        let makes = works.iter().any(|write| {
+            matches!(write.action, Action::Create(_) | Action::Establish(_))
+        });
+        let status = self.render(verdict, &self.standing(verdict, makes));
+        let mut writes = Vec::new();
+        if let Verdict::Opening(_) = verdict {
+            // On record before anything is made: from here on the slot is used.
+            let because = "it was admitted";
+            writes.push(Write { action: Action::Remember(json!(status)), because });
+        }
+        writes.extend(works);
+        Plan {
+            verdict: verdict.name(),
+            writes,
+            notices: self.notices(&status),
+            status: self.tells(verdict).then_some(status),
+            clear: Vec::new(),
+            next: self.next(verdict),
+        }
+    }
+
+    /// With its finalizer gone nobody may be there to be told.
+    fn tells(&self, verdict: &Verdict) -> bool {
+        !(*verdict == Verdict::Leaving
+            && (self.observed.are_pods_gone || !self.observed.has_finalizer()))
+    }
+
+    fn standing(&self, verdict: &Verdict, makes: bool) -> Standing {
+        Standing { verdict: verdict.clone(), makes, trouble: None }
+    }
+
+    fn render(&self, verdict: &Verdict, standing: &Standing) -> WorkspaceStatus {
+        render(self.memory(verdict), standing, self.observed, self.now)
+    }
+
+    /// What is remembered after this pass.
+    fn memory(&self, verdict: &Verdict) -> WorkspaceStatus {
+        let mut memory = self.workspace.status.clone().unwrap_or_default();
+        let names: Vec<String> = parts::names(self.workspace).map(str::to_owned).collect();
+        memory.started_parts.retain(|name| names.contains(name));
+        if let Some(number) = verdict::held(self.observed) {
+            memory.last_turn = Some(number);
+        }
+        if !verdict.keeps_turn() {
+            memory.open_turn = None;
+        }
+        match verdict {
+            Verdict::Opening(number) => {
+                memory.open_turn = Some(OpenTurn { number: *number, since: Time(self.now) });
+                let of_entry = || self.observed.entry.as_ref().map(|entry| entry.ticket.clone());
+                memory.ticket = memory.ticket.or_else(of_entry);
+            }
+            Verdict::Settling { .. } => {
+                memory.started_parts = names;
+                (memory.ticket, memory.queued_at) = (None, None);
+            }
+            Verdict::Suspended => memory.started_parts.clear(),
+            Verdict::Gone
+            | Verdict::Leaving
+            | Verdict::Invalid(_)
+            | Verdict::Waiting(_)
+            | Verdict::Building
+            | Verdict::Yielding(_)
+            | Verdict::Tending => {}
+        }
+        let is_refused = matches!(verdict, Verdict::Invalid(lack) if lack.reason == Reason::NamespaceNotAllowed);
+        if !is_refused {
+            memory.namespace = Some(self.observed.namespace.clone());
+        }
+        memory
+    }
+
+    fn next(&self, verdict: &Verdict) -> Next {
+        let soon = || Next::At(self.now.checked_add(LOOK_AGAIN).unwrap_or(Timestamp::MAX));
+        match verdict {
+            // A second later, so that what is due is due.
+            Verdict::Opening(_) => self.until(self.now.checked_add(self.patience()).ok()),
+            Verdict::Building => self.until(verdict::deadline(self.workspace, self.observed)),
+            Verdict::Waiting(Wait::Blocked(_)) | Verdict::Yielding(_)
+                if verdict::ground(self.observed).is_some() =>
+            {
+                soon()
+            }
+            Verdict::Tending if verdict::ground(self.observed).is_some() => soon(),
+            Verdict::Leaving if works::awaits_last_pod(self.observed) => soon(),
+            Verdict::Gone
+            | Verdict::Leaving
+            | Verdict::Invalid(_)
+            | Verdict::Suspended
+            | Verdict::Waiting(_)
+            | Verdict::Yielding(_)
+            | Verdict::Settling { .. }
+            | Verdict::Tending => Next::Wait,
+        }
+    }
+
+    fn patience(&self) -> SignedDuration {
+        SignedDuration::try_from(self.observed.policy.provisioning_timeout)
+            .unwrap_or(SignedDuration::MAX)
+    }
+
+    fn until(&self, at: Option<Timestamp>) -> Next {
+        at.map_or(Next::Wait, Next::At)
+    }
+
+    /// Events: one when it is queued or admitted, and one whenever it becomes ready, fails, stops or breaks.
+    fn notices(&self, after: &WorkspaceStatus) -> Vec<Notice> {
+        let before = self.workspace.status.as_ref().and_then(|status| status.phase);
+        if after.phase == before {
+            return Vec::new();
+        }
+        let reason = condition::find(&after.conditions, READY)
+            .map(|ready| ready.reason.clone())
+            .unwrap_or_default();
+        let is_trouble = after.phase == Some(Phase::Failed)
+            || (after.phase == Some(Phase::Provisioning) && before == Some(Phase::Ready));
+        vec![Notice {
+            warning: is_trouble,
+            reason,
+            action: "Provision",
+            message: after.message.clone().unwrap_or_default(),
+            regarding: None,
+        }]
+    }
+}

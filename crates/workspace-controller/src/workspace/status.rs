@@ -1,0 +1,359 @@
+//! What people see of a workspace: phase, message, parts and conditions, one function per condition. Nothing here is read
+//! back by a decision, but for the revision of each disk.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt;
+use otctl_types::condition::{self, Finding, Reason};
+use otctl_types::workspace::{NetworkReport, Phase, Resources, WorkspaceStatus};
+
+use super::observe::Observed;
+use super::verdict::{Verdict, Wait, no_kubevirt};
+use super::works;
+use crate::images::Lack;
+use crate::isolation;
+use crate::reports::Report;
+
+/// What is to be told.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    /// Where the workspace stands.
+    pub verdict: Verdict,
+    /// Whether something is being made.
+    pub makes: bool,
+    /// A write that was refused.
+    pub trouble: Option<Trouble>,
+}
+
+/// A write that was refused.
+#[derive(Clone, Debug)]
+pub struct Trouble {
+    /// Why.
+    pub lack: Lack,
+    /// Whether only a person can help.
+    pub is_final: bool,
+}
+
+/// The memory of `memory` with everything that is output made anew.
+pub fn render(
+    mut memory: WorkspaceStatus,
+    standing: &Standing,
+    observed: &Observed,
+    now: Timestamp,
+) -> WorkspaceStatus {
+    let reports = observed.reports();
+    let sight = Sight { standing, observed, reports: &reports };
+    let findings = sight.findings();
+    let generation = observed.workspace.as_ref().and_then(|it| it.metadata.generation);
+    let (at, before) = (Time(now), std::mem::take(&mut memory.conditions));
+    memory.message = Some(condition::message(&sight.message(&findings)));
+    memory.conditions = findings
+        .iter()
+        .map(|(kind, finding)| condition::condition(kind, finding, generation, &before, &at))
+        .collect();
+    memory.observed_generation = generation;
+    memory.phase = sight.phase(&findings).or(memory.phase);
+    memory.ready_parts = Some(sight.ready_parts());
+    memory.resource_status = Some(sight.resources());
+    memory
+}
+
+/// Everything that is told from.
+struct Sight<'a> {
+    standing: &'a Standing,
+    observed: &'a Observed,
+    reports: &'a [Report],
+}
+
+type Findings = Vec<(&'static str, Finding)>;
+
+impl Sight<'_> {
+    fn findings(&self) -> Findings {
+        let mut findings = vec![
+            (condition::ACCEPTED, self.accepted()),
+            (condition::ADMITTED, self.admitted()),
+            (condition::CREATING_WORKS, self.creating_works()),
+            (condition::NETWORK_READY, self.network_ready()),
+            (condition::IMAGES_READY, self.images_ready()),
+            (condition::VIRTUAL_MACHINES_READY, self.machines_ready()),
+            (condition::CONTAINERS_READY, self.containers_ready()),
+        ];
+        let ready = self.ready(&findings);
+        findings.push((condition::READY, ready.clone()));
+        findings.extend(self.reconciling(&ready).map(|it| (condition::RECONCILING, it)));
+        findings.extend(self.stall().map(|lack| (condition::STALLED, because(true, lack))));
+        findings.extend(self.deleting().map(|it| (condition::DELETING, it)));
+        findings
+    }
+
+    fn accepted(&self) -> Finding {
+        match (&self.standing.verdict, &self.standing.trouble) {
+            (Verdict::Invalid(lack), _) => because(false, lack.clone()),
+            (_, Some(trouble)) if trouble.lack.reason == Reason::NameConflict => {
+                because(false, trouble.lack.clone())
+            }
+            _ => Finding::new(true, Reason::Accepted, ""),
+        }
+    }
+
+    fn admitted(&self) -> Finding {
+        match &self.standing.verdict {
+            Verdict::Opening(_) | Verdict::Building => Finding::new(true, Reason::Admitted, ""),
+            Verdict::Settling { .. } | Verdict::Tending => {
+                Finding::new(true, Reason::Admitted, "no slot is needed any more")
+            }
+            Verdict::Waiting(Wait::Line) => self.in_line(),
+            Verdict::Waiting(Wait::Paused) => Finding::new(
+                false,
+                Reason::Paused,
+                "nobody is admitted: workspaceConcurrency of the policy is 0",
+            ),
+            Verdict::Waiting(Wait::Blocked(lack)) | Verdict::Yielding(lack) | Verdict::Invalid(lack) => {
+                because(false, lack.clone())
+            }
+            Verdict::Suspended => Finding::new(false, Reason::Suspended, SUSPENDED),
+            Verdict::Gone | Verdict::Leaving => Finding::new(false, Reason::Deleting, ""),
+        }
+    }
+
+    fn in_line(&self) -> Finding {
+        let hall = self.observed.hall;
+        let reason = if hall.is_full { Reason::SlotsBusy } else { Reason::Queued };
+        let before = match hall.ahead {
+            0 => String::new(),
+            1 => ", 1 workspace was there before it".to_owned(),
+            more => format!(", {more} workspaces were there before it"),
+        };
+        Finding::new(false, reason, format!("waits for a slot{before}"))
+    }
+
+    fn creating_works(&self) -> Finding {
+        let all_made = self.reports.iter().all(|report| report.is_made);
+        match (&self.standing.verdict, self.standing.makes) {
+            (Verdict::Opening(_) | Verdict::Building, true) => {
+                Finding::new(true, Reason::Creating, "parts are being made")
+            }
+            (Verdict::Opening(_) | Verdict::Building, false) if !all_made => {
+                Finding::new(true, Reason::Creating, "parts are being made")
+            }
+            _ if all_made => Finding::new(false, Reason::AllCreated, ""),
+            _ => {
+                let why = self.admitted();
+                Finding::new(false, why.reason, why.message)
+            }
+        }
+    }
+
+    fn network_ready(&self) -> Finding {
+        let Some(workspace) = &self.observed.workspace else {
+            return Finding::new(false, Reason::Deleting, "");
+        };
+        if workspace.spec.network.as_ref().is_some_and(|network| !network.isolate) {
+            let message = "network.isolate is false: whatever the cluster lets through reaches the parts";
+            return Finding::new(true, Reason::NotIsolated, message);
+        }
+        let Some(own) = works::own_policy(self.observed) else {
+            let why = self.admitted();
+            let reason = if why.reason == Reason::Admitted { Reason::Creating } else { why.reason };
+            return Finding::new(false, reason, "there is no network policy yet");
+        };
+        let widening = isolation::weakened_by(&self.observed.networks, own, &self.observed.labels_of_pods());
+        if !widening.is_empty() {
+            let message = format!(
+                "other network policies let through what its own does not: {}; remove them, or narrow their podSelector",
+                widening.join(", ")
+            );
+            return Finding::new(false, Reason::WeakenedByOtherPolicy, message);
+        }
+        match self.observed.secondary_network() {
+            Some(machine) => Finding::new(
+                false,
+                Reason::SecondaryNetworkUncovered,
+                format!("machine '{machine}' has a secondary network, which no network policy covers"),
+            ),
+            None => Finding::new(true, Reason::Isolated, ""),
+        }
+    }
+
+    fn images_ready(&self) -> Finding {
+        let lacks = self.lacks_of_disks();
+        match lacks.first() {
+            _ if self.observed.disks.is_empty() => Finding::new(true, Reason::NothingAsked, ""),
+            None => Finding::new(true, Reason::AllReady, ""),
+            Some(first) => because(false, first.clone()),
+        }
+    }
+
+    /// What is wrong with disks, what only a person can help with first.
+    fn lacks_of_disks(&self) -> Vec<Lack> {
+        let Some(workspace) = &self.observed.workspace else { return Vec::new() };
+        let entries = workspace.spec.virtual_machines.iter();
+        let known = entries.filter_map(|it| Some((it, self.observed.disks.get(&it.name)?)));
+        let mut lacks: Vec<(bool, Lack)> =
+            known.filter_map(|(it, disk)| Some((!disk.is_stalled(), disk.lack(it)?))).collect();
+        lacks.sort_by_key(|(is_mild, _)| *is_mild);
+        lacks.into_iter().map(|(_, lack)| lack).collect()
+    }
+
+    fn machines_ready(&self) -> Finding {
+        let mut asked = self.reports.iter().filter(|report| report.runs_machine).peekable();
+        if asked.peek().is_none() {
+            return Finding::new(true, Reason::NothingAsked, "");
+        }
+        if !self.observed.has_kubevirt {
+            return because(false, no_kubevirt());
+        }
+        self.first_lack(asked)
+    }
+
+    fn containers_ready(&self) -> Finding {
+        let mut asked = self.reports.iter().filter(|report| report.container.is_some()).peekable();
+        if asked.peek().is_none() {
+            return Finding::new(true, Reason::NothingAsked, "");
+        }
+        self.first_lack(asked)
+    }
+
+    /// What is broken comes before what is only on its way.
+    fn first_lack<'r>(&self, reports: impl Iterator<Item = &'r Report>) -> Finding {
+        let mut lacking: Vec<&Report> = reports.filter(|report| !report.is_ready).collect();
+        lacking.sort_by_key(|report| !report.is_degraded);
+        match lacking.first() {
+            None => Finding::new(true, Reason::AllReady, ""),
+            Some(report) => because(false, report.lack.clone()),
+        }
+    }
+
+    fn ready(&self, findings: &Findings) -> Finding {
+        let of_verdict = match &self.standing.verdict {
+            Verdict::Gone | Verdict::Leaving => Some(Finding::new(false, Reason::Deleting, "")),
+            Verdict::Suspended => Some(Finding::new(false, Reason::Suspended, SUSPENDED)),
+            _ => None,
+        };
+        let of_stall = || self.stall().map(|lack| because(false, lack));
+        let of_trouble =
+            || self.standing.trouble.as_ref().map(|trouble| because(false, trouble.lack.clone()));
+        of_verdict.or_else(of_stall).or_else(of_trouble).unwrap_or_else(|| self.unready(findings))
+    }
+
+    /// The first condition that is not as it should be; what has had its start and is not ready is degraded.
+    fn unready(&self, findings: &Findings) -> Finding {
+        let Some((kind, first)) = findings.iter().find(|(kind, it)| !is_as_it_should_be(kind, it))
+        else {
+            return Finding::new(true, Reason::AllReady, "every part is ready");
+        };
+        let of_parts = [
+            condition::VIRTUAL_MACHINES_READY,
+            condition::CONTAINERS_READY,
+            condition::CREATING_WORKS,
+        ];
+        if !of_parts.contains(kind) {
+            return Finding::new(false, first.reason, first.message.clone());
+        }
+        let is_degraded = self.reports.iter().any(|report| report.is_degraded);
+        let is_starting = self.standing.verdict.keeps_turn();
+        let reason =
+            if is_degraded || !is_starting { Reason::Degraded } else { Reason::Progressing };
+        Finding::new(false, reason, first.message.clone())
+    }
+
+    fn reconciling(&self, ready: &Finding) -> Option<Finding> {
+        let is_at_rest = ready.status == condition::Truth::True
+            || self.stall().is_some()
+            || (self.standing.verdict == Verdict::Suspended && self.observed.pods.is_empty());
+        (!is_at_rest).then(|| Finding::new(true, ready.reason, ready.message.clone()))
+    }
+
+    /// What only a person can help with.
+    fn stall(&self) -> Option<Lack> {
+        let of_verdict = match &self.standing.verdict {
+            Verdict::Invalid(lack) => Some(lack.clone()),
+            _ => None,
+        };
+        let trouble = self.standing.trouble.as_ref().filter(|trouble| trouble.is_final);
+        let is_leaving = self.standing.verdict == Verdict::Leaving;
+        let has_stalled = self.observed.disks.values().any(crate::images::Disk::is_stalled);
+        of_verdict
+            .or_else(|| trouble.map(|trouble| trouble.lack.clone()))
+            .or_else(|| self.lacks_of_disks().into_iter().next().filter(|_| has_stalled))
+            .filter(|_| !is_leaving)
+    }
+
+    fn deleting(&self) -> Option<Finding> {
+        let is_leaving = self.standing.verdict == Verdict::Leaving;
+        is_leaving.then(|| Finding::new(true, Reason::Deleting, self.whats_left()))
+    }
+
+    fn whats_left(&self) -> String {
+        let of_trouble = self.standing.trouble.as_ref().map(|trouble| trouble.lack.message.clone());
+        let pods: Vec<String> = self.observed.pods.iter().map(|pod| pod.name_any()).collect();
+        of_trouble.unwrap_or_else(|| match pods.len() {
+            0 => "its workloads are being deleted".to_owned(),
+            _ => format!("waits for its pods to end: {}", pods.join(", ")),
+        })
+    }
+
+    fn phase(&self, findings: &Findings) -> Option<Phase> {
+        let is_ready = findings
+            .iter()
+            .any(|(kind, it)| *kind == condition::READY && it.status == condition::Truth::True);
+        match &self.standing.verdict {
+            Verdict::Gone | Verdict::Leaving => None,
+            _ if self.stall().is_some() => Some(Phase::Failed),
+            Verdict::Suspended => Some(Phase::Suspended),
+            _ if is_ready => Some(Phase::Ready),
+            _ => Some(Phase::Provisioning),
+        }
+    }
+
+    /// The first of the ordered conditions that is not as it should be.
+    fn message(&self, findings: &Findings) -> String {
+        if let Some(deleting) = self.deleting() {
+            return deleting.message;
+        }
+        if let Some(trouble) = &self.standing.trouble {
+            return trouble.lack.message.clone();
+        }
+        let first = findings
+            .iter()
+            .find(|(kind, finding)| !is_as_it_should_be(kind, finding) && !finding.message.is_empty());
+        first.map_or_else(|| "every part is ready".to_owned(), |(_, first)| first.message.clone())
+    }
+
+    fn ready_parts(&self) -> String {
+        let ready = self.reports.iter().filter(|report| report.is_ready).count();
+        format!("{ready}/{}", self.reports.len())
+    }
+
+    fn resources(&self) -> Resources {
+        let reports = self.reports.iter();
+        Resources {
+            virtual_machines: reports.clone().filter_map(|it| it.machine.clone()).collect(),
+            containers: reports.filter_map(|it| it.container.clone()).collect(),
+            network: Some(self.network()),
+        }
+    }
+
+    fn network(&self) -> NetworkReport {
+        let finding = self.network_ready();
+        NetworkReport {
+            policy: works::own_policy(self.observed).map(|policy| policy.name_any()),
+            message: Some(finding.message).filter(|message| !message.is_empty()),
+        }
+    }
+}
+
+const SUSPENDED: &str = "suspended; set suspended to false to start it again";
+
+/// `CreatingWorks` says that something goes on: it is as it should be when it is over.
+fn is_as_it_should_be(kind: &str, finding: &Finding) -> bool {
+    if kind == condition::CREATING_WORKS {
+        finding.reason == Reason::AllCreated
+    } else {
+        finding.status == condition::Truth::True
+    }
+}
+
+fn because(holds: bool, lack: Lack) -> Finding {
+    Finding::new(holds, lack.reason, lack.message)
+}
