@@ -16,7 +16,7 @@ mod virtual_machine;
 
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 pub use self::container::{Container, ContainerPort};
 pub use self::network::Network;
@@ -90,8 +90,8 @@ pub struct WorkspaceSpec {
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub containers: Vec<Container>,
     /// How far the workspace is cut off from everything else. Absent or null: isolated, with lookups of names.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub network: Option<Network>,
+    #[serde(default, deserialize_with = "or_default")]
+    pub network: Network,
     /// True: pods and virtual machines stop, and a slot is given back; disks, claims, Services and addresses stay. Set
     /// back, it waits for a slot and starts again.
     #[serde(default)]
@@ -99,6 +99,12 @@ pub struct WorkspaceSpec {
     /// What becomes of disk images that Workspaces made from `image`, once the last Workspace that uses one is gone.
     #[serde(default)]
     pub image_retention: ImageRetention,
+}
+
+/// People write `network:` and nothing behind it. An API server has filled in the default before anybody reads it; a file
+/// has not been there.
+fn or_default<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Network, D::Error> {
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
 /// What becomes of images that Workspaces made.

@@ -45,6 +45,10 @@ impl Lint {
                 must(!has("x-kubernetes-preserve-unknown-fields"), "takes anything");
             }
             Some("boolean") => {}
+            None if has("x-kubernetes-int-or-string") => {
+                must(has("maxLength") && has("pattern"), "unbounded text of a number or text");
+                must(has("minimum") && has("maximum"), "unbounded number of a number or text");
+            }
             other => must(false, &format!("unexpected type {other:?}")),
         }
         self.look_inside(path, schema);
@@ -83,6 +87,7 @@ fn the_lint_sees_what_is_missing() {
         "list": {"type": "array", "maxItems": 2, "description": "List.", "items": {"type": "string"}},
         "map": {"type": "object", "description": "Map.", "additionalProperties": {"type": "string", "maxLength": 1}},
         "mute": {"type": "boolean"},
+        "port": {"x-kubernetes-int-or-string": true, "maximum": 2, "maxLength": 1, "description": "Port."},
         "unsigned": {"type": "integer", "format": "uint64", "description": "Unsigned."},
     }});
     let expected = [
@@ -90,16 +95,25 @@ fn the_lint_sees_what_is_missing() {
         ".list[]: unbounded string",
         ".map: unbounded map",
         ".mute: no description",
+        ".port: unbounded text of a number or text",
+        ".port: unbounded number of a number or text",
         ".unsigned: unknown integer format",
     ];
     assert_eq!(Lint::of(&schema), expected);
 }
 
+/// A field that names another namespace would let people use what they have no right to. A kind without a namespace of
+/// its own, such as Workspace, has one field that says where everything is made, and no second one.
 #[test]
 fn no_field_of_a_spec_names_another_namespace() {
     for crd in crds() {
-        let spec = schema(&crd)["properties"]["spec"].to_string().to_lowercase();
-        assert!(!spec.contains("namespace\":"), "{}", crd.spec.names.kind);
+        let mut spec = schema(&crd)["properties"]["spec"].clone();
+        let home = spec["properties"].as_object_mut().and_then(|fields| fields.remove("namespace"));
+        let names_its_own = crd.spec.names.kind == "Workspace";
+        assert_eq!(home.is_some(), names_its_own, "{}", crd.spec.names.kind);
+        assert!(!names_its_own || crd.spec.scope == "Cluster");
+        let fields = spec["properties"].to_string().to_lowercase();
+        assert!(!fields.contains("namespace\":"), "{}", crd.spec.names.kind);
     }
 }
 

@@ -3,7 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
 
 mod crds;
+mod judge;
 mod rules;
 mod samples;
 mod server;
 mod support;
+mod workspaces;

@@ -1,17 +1,11 @@
 //! The rules of `VMDiskImage`, one by one, judged as an API server judges them.
 
-use kube::core::cel::Validator;
-use otctl_types::crds;
 use serde_json::{Value, json};
+
+use crate::judge::{self, merge};
 
 const FROZEN: &str = "cannot change any more";
 const DISK_SIZE: &str = "diskSize is a size above 0 and at most 64Ti";
-
-fn schema() -> Value {
-    let crd = crds().into_iter().find(|crd| crd.spec.names.kind == "VMDiskImage").unwrap();
-    let schema = crd.spec.versions.into_iter().next().unwrap().schema.unwrap();
-    serde_json::to_value(schema.open_api_v3_schema).unwrap()
-}
 
 /// An image as it is stored, with every field of what makes the data, changed by a merge.
 fn image(change: &Value) -> Value {
@@ -34,27 +28,9 @@ fn synced(change: &Value) -> Value {
     image
 }
 
-/// A merge patch: null removes.
-fn merge(target: &mut Value, change: &Value) {
-    let (Value::Object(fields), Value::Object(changes)) = (&mut *target, change) else {
-        *target = change.clone();
-        return;
-    };
-    for (name, value) in changes {
-        if value.is_null() {
-            fields.remove(name);
-        } else {
-            merge(fields.entry(name).or_insert(Value::Null), value);
-        }
-    }
-}
-
 /// The messages of the rules that `new` breaks.
 fn broken(new: &Value, old: Option<&Value>) -> Vec<String> {
-    match Validator::new().validate(&schema(), new, old) {
-        Ok(()) => Vec::new(),
-        Err(errors) => errors.as_slice().iter().map(|error| error.message.clone()).collect(),
-    }
+    judge::broken("VMDiskImage", new, old)
 }
 
 /// Every field that makes the data, another value, and whether it may be absent.

@@ -2,15 +2,21 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::support::{Kubectl, examples};
+use crate::support::{self, Kubectl};
 
-const WAYS: [&[&str]; 5] = [
+pub(crate) const WAYS: [&[&str]; 5] = [
     &["create", "-f", "-"],
     &["create", "--dry-run=server", "--validate=strict", "-f", "-"],
     &["apply", "-f", "-"],
     &["apply", "--server-side", "-f", "-"],
     &["apply", "--dry-run=server", "--validate=strict", "-f", "-"],
 ];
+
+/// Those that are in a namespace; a Workspace is not, and has tests of its own.
+fn examples() -> Vec<(String, String)> {
+    let all = support::examples().into_iter();
+    all.filter(|(file, _)| !file.starts_with("workspace")).collect()
+}
 
 /// What an image has in its spec that nobody wrote.
 fn defaults() -> Map<String, Value> {

@@ -261,7 +261,7 @@ async fn explain_has_a_sentence_for_every_field() {
     let kubectl = Kubectl::shared().await;
     let raw = kubectl.run(&["get", "--raw", "/openapi/v3/apis/pelotech.ot/v1alpha1"], "").fine();
     let document: Value = serde_json::from_str(&raw).unwrap();
-    for kind in ["VMDiskImage", "AdmissionQueue"] {
+    for kind in ["VMDiskImage", "AdmissionQueue", "Workspace"] {
         let schema = &document["components"]["schemas"][format!("ot.pelotech.v1alpha1.{kind}")];
         assert!(
             schema["description"].as_str().is_some_and(|text| text.len() > 40),

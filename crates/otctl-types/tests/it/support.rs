@@ -80,8 +80,7 @@ impl Kubectl {
         let kubectl = Self { program, kubeconfig: cluster.kubeconfig_path(), cluster };
         let crds = repository().join("crds");
         kubectl.run(&["apply", "-f", crds.to_str().unwrap()], "").fine();
-        let kinds = ["crd/vmdiskimages.pelotech.ot", "crd/admissionqueues.pelotech.ot"];
-        let wait = ["wait", "--for=condition=Established", "--timeout=120s", kinds[0], kinds[1]];
+        let wait = ["wait", "--for=condition=Established", "--timeout=120s", "crd", "--all"];
         kubectl.run(&wait, "").fine();
         kubectl
     }
