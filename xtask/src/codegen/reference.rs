@@ -62,6 +62,17 @@ fn in_words_of_users(text: &str, fields: &[Documented]) -> String {
     })
 }
 
+/// Every reason that people meet, with its meaning; what the importer reports has a list of its own.
+fn reasons() -> anyhow::Result<Vec<Documented>> {
+    let all = Source::read("crates/otctl-types/src/condition/reason.rs")?.variants("Reason")?;
+    Ok(all.into_iter().filter(|reason| reason.name != "Import").collect())
+}
+
+/// How an attempt may fail.
+fn import_reasons() -> anyhow::Result<Vec<Documented>> {
+    Source::read("crates/otctl-types/src/import/reason.rs")?.variants("ImportReason")
+}
+
 /// Condition types, reasons, and how an attempt may fail.
 fn conditions() -> anyhow::Result<String> {
     let source = Source::read("crates/otctl-types/src/condition.rs")?;
@@ -69,14 +80,10 @@ fn conditions() -> anyhow::Result<String> {
                     ## Conditions\n\n"
         .to_owned();
     text += &table("condition", &source.texts());
-    let reasons = Source::read("crates/otctl-types/src/condition/reason.rs")?.variants("Reason")?;
-    let reasons: Vec<_> = reasons.into_iter().filter(|reason| reason.name != "Import").collect();
     text += "\n## Reasons\n\n";
-    text += &table("reason", &reasons);
+    text += &table("reason", &reasons()?);
     text += "\n## How an attempt fails\n\n";
-    text += &failures(
-        &Source::read("crates/otctl-types/src/import/reason.rs")?.variants("ImportReason")?,
-    )?;
+    text += &failures(&import_reasons()?)?;
     Ok(text)
 }
 
@@ -140,6 +147,15 @@ mod tests {
                 policy::NOT_ACTED_ON.iter().any(|key| line.contains(&format!("`{key}`")));
             assert_eq!(line.contains("Not acted on by this version"), is_listed, "{line}");
         }
+    }
+
+    #[test]
+    fn every_reason_is_in_the_runbook() {
+        let runbook = crate::repository::read("docs/runbook.md").unwrap();
+        let all = reasons().unwrap().into_iter().chain(import_reasons().unwrap());
+        let missing: Vec<_> =
+            all.map(|it| it.name).filter(|name| !runbook.contains(&format!("`{name}`"))).collect();
+        assert_eq!(missing, Vec::<String>::new());
     }
 
     #[test]

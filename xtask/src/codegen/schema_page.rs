@@ -64,12 +64,13 @@ fn rows(text: &mut String, prefix: &str, schema: &JSONSchemaProps) {
     }
 }
 
-/// The rules, which are what an error message will quote.
+/// The rules over several fields, which are what an error message will quote.
 fn rules(text: &mut String, schema: &JSONSchemaProps) {
-    let rules: Vec<_> = schema
-        .x_kubernetes_validations
-        .iter()
-        .flatten()
+    let spec = schema.properties.iter().flatten().find(|(name, _)| *name == "spec");
+    let rules: Vec<_> = [schema]
+        .into_iter()
+        .chain(spec.map(|(_, spec)| spec))
+        .flat_map(|it| it.x_kubernetes_validations.iter().flatten())
         .filter_map(|it| it.message.as_ref())
         .collect();
     if !rules.is_empty() {
@@ -134,17 +135,30 @@ mod tests {
     }
 
     #[test]
-    fn an_image_is_told_by_its_page() {
-        let crd = otctl_types::crds()
-            .into_iter()
-            .find(|crd| crd.spec.names.kind == "VMDiskImage")
-            .unwrap();
+    fn a_kind_is_told_by_its_page() {
+        check(
+            "VMDiskImage",
+            &[
+                "| `url` | text of at most 2048, required |",
+                "`Filesystem`, `Block`, default `Filesystem`",
+                "## Refused\n\n- this image has data: ",
+            ],
+        );
+        check(
+            "Workspace",
+            &[
+                "cluster-scoped, short name `ws`",
+                "| `containers[].livenessProbe.httpGet.port` | integer or text of at most 15 |",
+                "## Refused\n\n- namespace cannot change any more",
+            ],
+        );
+    }
+
+    #[track_caller]
+    fn check(kind: &str, parts: &[&str]) {
+        let crd = otctl_types::crds().into_iter().find(|crd| crd.spec.names.kind == kind).unwrap();
         let page = page(&crd).unwrap();
-        for part in [
-            "| `url` | text of at most 2048, required |",
-            "`Filesystem`, `Block`, default `Filesystem`",
-            "## Refused",
-        ] {
+        for part in parts {
             assert!(page.contains(part), "{part} is not in {page}");
         }
     }

@@ -234,8 +234,56 @@ impl Reason {
     }
 }
 
+impl Reason {
+    /// Which kind of trouble a node means by its own word for why a container waits. Nodes find new words with every
+    /// version: what is not known is `NotReady`, and the message carries the word.
+    #[must_use]
+    pub fn of_waiting(word: &str) -> Self {
+        match word {
+            "ContainerCreating" | "PodInitializing" => Self::Progressing,
+            "ImagePullBackOff"
+            | "ErrImagePull"
+            | "ErrImageNeverPull"
+            | "ImageInspectError"
+            | "InvalidImageName"
+            | "RegistryUnavailable"
+            | "SignatureValidationFailed" => Self::ImagePullBackOff,
+            "CrashLoopBackOff" => Self::CrashLoopBackOff,
+            "CreateContainerConfigError"
+            | "CreateContainerError"
+            | "RunContainerError"
+            | "PreCreateHookError"
+            | "PreStartHookError"
+            | "PostStartHookError" => Self::ContainerFailed,
+            _ => Self::NotReady,
+        }
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_of_a_node_is_one_of_our_reasons() {
+        for (word, reason) in [
+            ("ContainerCreating", Reason::Progressing),
+            ("ErrImagePull", Reason::ImagePullBackOff),
+            ("ImagePullBackOff", Reason::ImagePullBackOff),
+            ("InvalidImageName", Reason::ImagePullBackOff),
+            ("CrashLoopBackOff", Reason::CrashLoopBackOff),
+            ("CreateContainerConfigError", Reason::ContainerFailed),
+            ("RunContainerError", Reason::ContainerFailed),
+            ("SomethingNew", Reason::NotReady),
+            ("", Reason::NotReady),
+        ] {
+            assert_eq!(Reason::of_waiting(word), reason, "{word}");
+        }
     }
 }

@@ -8,19 +8,27 @@ use serde::{Deserialize, Serialize};
 
 use super::Protocol;
 
-/// Where clouds hand out credentials of the machine that a pod runs on. A door that is one of these is refused; where one
-/// lies inside a wider door it is to be cut out.
-pub const METADATA_ADDRESSES: [&str; 5] = [
+/// Where clouds hand out credentials of the machine or of a pod. A door that is one of these is refused; where one lies
+/// inside a wider door it is to be cut out.
+pub const METADATA_ADDRESSES: [&str; 12] = [
     "169.254.169.254/32",
     "169.254.170.2/32",
+    "169.254.170.23/32",
+    "169.254.42.42/32",
     "168.63.129.16/32",
     "100.100.100.200/32",
+    "192.0.0.192/32",
     "fd00:ec2::254/128",
+    "fd00:ec2::23/128",
+    "fd00:42::42/128",
+    "fd20:ce::254/128",
+    "fe80::a9fe:a9fe/128",
 ];
 
 /// Kept to [`METADATA_ADDRESSES`] by a test. Addresses are compared, not texts.
-const IS_NO_METADATA_ADDRESS: &str = "!isCIDR(self) || !['169.254.169.254/32', '169.254.170.2/32', '168.63.129.16/32', \
-'100.100.100.200/32', 'fd00:ec2::254/128'].exists(metadata, cidr(metadata) == cidr(self))";
+const IS_NO_METADATA_ADDRESS: &str = "!isCIDR(self) || !['169.254.169.254/32', '169.254.170.2/32', '169.254.170.23/32', \
+'169.254.42.42/32', '168.63.129.16/32', '100.100.100.200/32', '192.0.0.192/32', 'fd00:ec2::254/128', 'fd00:ec2::23/128', \
+'fd00:42::42/128', 'fd20:ce::254/128', 'fe80::a9fe:a9fe/128'].exists(metadata, cidr(metadata) == cidr(self))";
 
 /// Host bits would be ignored, and a typing error with them.
 const HAS_NO_HOST_BITS: &str = "!isCIDR(self) || cidr(self) == cidr(self).masked()";

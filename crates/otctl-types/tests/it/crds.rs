@@ -103,7 +103,8 @@ fn the_lint_sees_what_is_missing() {
 }
 
 /// A field that names another namespace would let people use what they have no right to. A kind without a namespace of
-/// its own, such as Workspace, has one field that says where everything is made, and no second one.
+/// its own, such as Workspace, has one field that says where everything is made, and no second one. The selectors of its
+/// doors choose namespaces by their labels; nothing in those is read.
 #[test]
 fn no_field_of_a_spec_names_another_namespace() {
     for crd in crds() {

@@ -273,6 +273,17 @@ fn no_door_leads_to_where_credentials_are_handed_out() {
 }
 
 #[test]
+fn the_rule_knows_the_addresses_that_are_cut_out_of_wider_doors() {
+    let cidr =
+        "/properties/spec/properties/network/properties/egress/items/properties/to/properties/cidr";
+    let rules = &schema("Workspace").pointer(cidr).unwrap()["x-kubernetes-validations"];
+    let mut rules = rules.as_array().unwrap().iter().map(|rule| rule["rule"].as_str().unwrap());
+    let rule = rules.find(|rule| rule.contains("exists(metadata")).unwrap();
+    let known: Vec<_> = rule.split('\'').filter(|part| part.contains('/')).collect();
+    assert_eq!(known, METADATA_ADDRESSES);
+}
+
+#[test]
 fn a_workspace_of_nothing_is_refused() {
     for spec in [
         json!({}),
