@@ -107,7 +107,8 @@ mod tests {
 
     #[test]
     fn the_policy_is_one_object() {
-        let rights = Rights { cluster: &[], installation: &[LEASES], policy: &["get"] };
+        let rights =
+            Rights { cluster: &[], served: &[], installation: &[LEASES], policy: &["get"] };
         let rules = rights.policy_rules("limits");
         assert_eq!(rules[0].resource_names, Some(vec!["limits".to_owned()]));
         assert_eq!(rights.installation_rules().len(), 1);

@@ -417,3 +417,53 @@ async fn nobody_waits_to_see_an_event() {
     let made = committed.into_made();
     assert_eq!((made.lines.len(), made.expected.len()), (1, 0));
 }
+
+fn establish() -> Write {
+    write(Action::Establish(erase(&child("u-1"))))
+}
+
+#[tokio::test]
+async fn what_is_established_is_applied_at_a_version_that_nothing_has() {
+    let cluster = Scripted::default();
+    run(&cluster, &plan(vec![establish()], None)).await.unwrap();
+    let asked = cluster.asked.lock().unwrap();
+    let Request::Apply(object) = &asked[0] else { panic!("{asked:?}") };
+    assert_eq!(object.metadata.resource_version.as_deref(), Some("1"));
+}
+
+#[tokio::test]
+async fn an_object_that_is_there_already_is_ours_or_foreign() {
+    let ours = || Ok(object("5", Some("u-1")));
+    let settled = Scripted::new([Err(conflict()), ours()]);
+    run(&settled, &plan(vec![establish()], None)).await.unwrap();
+    assert_eq!(settled.asked()[..2], ["apply ConfigMap", "get ConfigMap child"]);
+    let taken = Scripted::new([Err(conflict()), Ok(object("5", Some("u-9")))]);
+    let cause = fail(&taken, &plan(vec![establish()], None)).await;
+    assert!(matches!(cause, WriteError::Foreign { .. }), "{cause:?}");
+    let gone = Scripted::new([Err(conflict()), Ok(Answer::Absent)]);
+    let cause = fail(&gone, &plan(vec![establish()], None)).await;
+    assert!(matches!(cause, WriteError::Refused(ApiError::Conflict { .. })), "{cause:?}");
+}
+
+#[tokio::test]
+async fn what_nobody_is_to_own_is_looked_at_anew_when_it_is_there() {
+    let mut free = child("u-1");
+    free.metadata.owner_references = None;
+    let cluster = Scripted::new([Err(ApiError::AlreadyExists)]);
+    let create = write(Action::Create(erase(&free)));
+    let cause = fail(&cluster, &plan(vec![create], None)).await;
+    assert!(matches!(cause, WriteError::Refused(ApiError::Conflict { .. })), "{cause:?}");
+    assert_eq!(cluster.asked(), ["create ConfigMap"], "whose it is says nothing");
+}
+
+#[tokio::test]
+async fn an_apply_to_the_own_object_moves_the_guard_of_its_status_on() {
+    let mut own = erase(&ConfigMap::default());
+    own.metadata.name = Some("a".to_owned());
+    own.metadata.namespace = Some("lab".to_owned());
+    own.metadata.uid = Some("u-1".to_owned());
+    let cluster = Scripted::default();
+    let status = json!({"phase": "Syncing", "ticket": "3"});
+    run(&cluster, &plan(vec![write(Action::Apply(own))], Some(status))).await.unwrap();
+    assert_eq!(cluster.patch(1)["metadata"]["resourceVersion"], "101", "what the apply left");
+}
