@@ -4,6 +4,10 @@
     unreachable_pub,
     reason = "the derive of KubeSchema repeats the types in a private module"
 )]
+#![expect(
+    clippy::duplicated_attributes,
+    reason = "columns are told apart by their names, not by their types"
+)]
 
 pub mod container;
 pub mod environment;
