@@ -53,7 +53,7 @@ impl Facts<'_> {
 
     /// How far the workspace is cut off; isolated where its spec says nothing.
     pub fn network(&self) -> Network {
-        self.workspace.spec.network.clone().unwrap_or_default()
+        self.workspace.spec.network.clone()
     }
 
     /// Name, namespace, owner and labels of a child.

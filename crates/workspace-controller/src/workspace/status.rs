@@ -148,7 +148,7 @@ impl Sight<'_> {
         let Some(workspace) = &self.observed.workspace else {
             return Finding::new(false, Reason::Deleting, "");
         };
-        if workspace.spec.network.as_ref().is_some_and(|network| !network.isolate) {
+        if !workspace.spec.network.isolate {
             let message = "network.isolate is false: whatever the cluster lets through reaches the parts";
             return Finding::new(true, Reason::NotIsolated, message);
         }

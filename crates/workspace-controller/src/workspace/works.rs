@@ -93,7 +93,7 @@ impl<'a> Works<'a> {
     }
 
     fn network_spec(&self) -> Network {
-        self.workspace.spec.network.clone().unwrap_or_default()
+        self.workspace.spec.network.clone()
     }
 
     /// The policy outlives the pods: so must the workspace that owns it.
