@@ -47,6 +47,8 @@ pub enum Command {
 pub enum Controller {
     /// Disk images.
     Diskimage(diskimage_controller::cli::Args),
+    /// Workspaces.
+    Workspace(workspace_controller::cli::Args),
 }
 
 /// Which cluster.
@@ -143,11 +145,14 @@ mod tests {
         let importer =
             ["otctl", "run-importer", "probe", "--url=http://host/a", "--disk-size=1024"];
         assert!(matches!(Cli::try_parse_from(importer).unwrap().command, Command::RunImporter(_)));
-        let controller = ["otctl", "run-controller", "diskimage", "--listen=127.0.0.1:0"];
-        assert!(matches!(
-            Cli::try_parse_from(controller).unwrap().command,
-            Command::RunController(_)
-        ));
+        for own in [
+            &["diskimage", "--job-ttl-seconds=60"],
+            &["workspace", "--default-namespace=labs"],
+        ] {
+            let line = ["otctl", "run-controller"].iter().chain(own).chain(&["--listen=127.0.0.1:0"]);
+            let parsed = Cli::try_parse_from(line).unwrap();
+            assert!(matches!(parsed.command, Command::RunController(_)), "{own:?}");
+        }
     }
 
     #[test]

@@ -13,6 +13,9 @@ pub(crate) async fn controller(controller: Controller) -> anyhow::Result<ExitCod
         Controller::Diskimage(args) => {
             diskimage_controller::cli::run(args).await.context("the disk image controller ended")
         }
+        Controller::Workspace(args) => {
+            workspace_controller::cli::run(args).await.context("the workspace controller ended")
+        }
     }
 }
 
