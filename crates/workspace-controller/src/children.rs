@@ -15,7 +15,6 @@ use kube::core::ObjectMeta;
 use kube::{Resource, ResourceExt};
 use otctl_types::Workspace;
 use otctl_types::names::REVISION_ANNOTATION;
-use otctl_types::workspace::Network;
 use policy::Policy;
 use serde::Serialize;
 
@@ -49,11 +48,6 @@ impl Facts<'_> {
     /// Name of the Service, and of the Deployment or VirtualMachine, of an entry.
     pub fn child_name(&self, entry: &str) -> String {
         names::child_name(&self.name(), &self.uid(), entry)
-    }
-
-    /// How far the workspace is cut off; isolated where its spec says nothing.
-    pub fn network(&self) -> Network {
-        self.workspace.spec.network.clone()
     }
 
     /// Name, namespace, owner and labels of a child.

@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::{
     VolumeResourceRequirements,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kube::core::ObjectMeta;
 use otctl_types::VMDiskImage;
 use otctl_types::diskimage::Current;
 use otctl_types::names::REVISION_ANNOTATION;
@@ -34,21 +35,37 @@ pub fn claim(
         resources: Some(VolumeResourceRequirements { requests: Some([size].into()), limits: None }),
         ..PersistentVolumeClaimSpec::default()
     };
-    Some(PersistentVolumeClaim { spec: Some(claim), ..kept(facts, entry, &current.revision) })
+    let metadata = metadata(facts, entry, &current.revision);
+    Some(PersistentVolumeClaim { metadata, spec: Some(claim), status: None })
 }
 
-/// What a claim of that revision is held to once it is there: its metadata alone. A spec cannot be changed, and the image
-/// may have moved on since.
-pub fn kept(facts: &Facts<'_>, entry: &VirtualMachine, revision: &str) -> PersistentVolumeClaim {
+/// What a claim of that revision is held to once it is there: its metadata. Its spec is as it is, since it cannot be
+/// changed, and the image may have moved on; but for its size, and that may have been raised by hand.
+pub fn kept(
+    facts: &Facts<'_>,
+    entry: &VirtualMachine,
+    revision: &str,
+    observed: &PersistentVolumeClaim,
+) -> PersistentVolumeClaim {
+    let spec = observed.spec.as_ref().map(|spec| PersistentVolumeClaimSpec {
+        access_modes: spec.access_modes.clone(),
+        storage_class_name: spec.storage_class_name.clone(),
+        volume_mode: spec.volume_mode.clone(),
+        data_source: spec.data_source.clone(),
+        resources: spec.resources.clone(),
+        ..PersistentVolumeClaimSpec::default()
+    });
+    let metadata = metadata(facts, entry, revision);
+    PersistentVolumeClaim { metadata, spec, status: None }
+}
+
+fn metadata(facts: &Facts<'_>, entry: &VirtualMachine, revision: &str) -> ObjectMeta {
     let name = names::claim_name(&facts.name(), &facts.uid(), &entry.name, revision);
-    let mut metadata = facts.meta(name, Component::Machine, Some(&entry.name));
-    metadata.annotations = Some([(REVISION_ANNOTATION.to_owned(), revision.to_owned())].into());
-    PersistentVolumeClaim { metadata, spec: None, status: None }
-}
-
-/// The revision that a claim was made from.
-pub fn revision(claim: &PersistentVolumeClaim) -> Option<&str> {
-    claim.metadata.annotations.as_ref()?.get(REVISION_ANNOTATION).map(String::as_str)
+    let revision = (REVISION_ANNOTATION.to_owned(), revision.to_owned());
+    ObjectMeta {
+        annotations: Some([revision].into()),
+        ..facts.meta(name, Component::Machine, Some(&entry.name))
+    }
 }
 
 fn source(current: &Current) -> Option<TypedLocalObjectReference> {

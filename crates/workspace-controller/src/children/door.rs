@@ -29,8 +29,9 @@ fn addresses(cidr: IpNet) -> Option<NetworkPolicyPeer> {
     if metadata().any(|it| it == cidr) {
         return None;
     }
-    let except: Vec<_> =
+    let mut except: Vec<_> =
         metadata().filter(|it| cidr.contains(it)).map(|it| it.to_string()).collect();
+    except.sort();
     Some(block(cidr, Some(except).filter(|except| !except.is_empty())))
 }
 
@@ -98,14 +99,19 @@ mod tests {
 
     #[test]
     fn metadata_addresses_are_cut_out_of_every_door_that_holds_them() {
-        check("10.0.0.0/8", Some(&[]));
-        check("169.254.0.0/16", Some(&["169.254.169.254/32", "169.254.170.2/32"]));
-        check("169.254.169.254/31", Some(&["169.254.169.254/32"]));
-        let v4 =
-            ["169.254.169.254/32", "169.254.170.2/32", "168.63.129.16/32", "100.100.100.200/32"];
+        let mut all = METADATA_ADDRESSES;
+        all.sort_unstable();
+        let (v4, v6): (Vec<_>, Vec<_>) = all.into_iter().partition(|it| it.contains('.'));
         check("0.0.0.0/0", Some(&v4));
-        check("::/0", Some(&["fd00:ec2::254/128"]));
-        check("fd00::/8", Some(&["fd00:ec2::254/128"]));
+        check("::/0", Some(&v6));
+        check("10.0.0.0/8", Some(&[]));
+        check("169.254.169.0/24", Some(&["169.254.169.254/32"]));
+        check("169.254.169.254/31", Some(&["169.254.169.254/32"]));
+        check(
+            "169.254.168.0/22",
+            Some(&["169.254.169.254/32", "169.254.170.2/32", "169.254.170.23/32"]),
+        );
+        check("fd00:ec2::/32", Some(&["fd00:ec2::23/128", "fd00:ec2::254/128"]));
         check("2001:db8::/32", Some(&[]));
     }
 

@@ -21,15 +21,15 @@ const NAMESPACE_NAME_LABEL: &str = "kubernetes.io/metadata.name";
 /// The network policy of an isolated workspace.
 pub fn network_policy(facts: &Facts<'_>) -> NetworkPolicy {
     let name = names::policy_name(&facts.name(), &facts.uid());
-    let network = facts.network();
+    let network = &facts.workspace.spec.network;
     NetworkPolicy {
         metadata: facts.meta(name, Component::Network, None),
         spec: Some(NetworkPolicySpec {
             pod_selector: Some(own_pods(facts)),
             // Both, always: a policy that does not name a direction leaves it open.
             policy_types: Some(vec!["Ingress".to_owned(), "Egress".to_owned()]),
-            ingress: Some(ingress(facts, &network)),
-            egress: Some(egress(facts, &network)),
+            ingress: Some(ingress(facts, network)),
+            egress: Some(egress(facts, network)),
         }),
     }
 }

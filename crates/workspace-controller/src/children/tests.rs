@@ -1,16 +1,17 @@
 //! Each child as a whole, and what must hold of it whatever the spec says.
 
+mod claims;
+mod network;
+mod services;
+
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{Container as PodContainer, PodSpec, Service};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::api::core::v1::{Container as PodContainer, PodSpec};
 use otctl_kit::cluster::erase;
-use otctl_types::diskimage::{AccessMode, VolumeMode};
 use otctl_types::names::WORKSPACE_LABEL;
-use otctl_types::workspace::network::{Egress, Peer, Selector};
 use otctl_types::workspace::security::Capability;
-use otctl_types::workspace::{Container, ContainerPort, ImageRetention, Protocol, RunStrategy};
+use otctl_types::workspace::{Container, ImageRetention, RunStrategy};
 
 use super::claim::claim;
 use super::deployment::deployment;
@@ -165,7 +166,7 @@ fn what_a_spec_says_in_another_order_is_the_same() {
         for entry in &mut spec.virtual_machines {
             entry.spec.instance.iter_mut().for_each(|instance| instance.ports.reverse());
         }
-        let network = spec.network.as_mut().unwrap();
+        let network = &mut spec.network;
         network.ingress.reverse();
         network.egress.reverse();
         let selectors = network.ingress.iter_mut().filter_map(|it| it.from.pod_selector.as_mut());
@@ -192,98 +193,6 @@ fn variables_stay_in_the_order_in_which_they_refer_to_each_other() {
     assert_eq!(names(&full()), ["EMPTY", "HOST", "ADDRESS"]);
     let moved = full().with(|it| it.workspace.spec.containers[0].env.swap(0, 2));
     assert_eq!(names(&moved), ["ADDRESS", "HOST", "EMPTY"]);
-}
-
-#[test]
-fn a_workspace_without_a_network_is_isolated_and_may_look_names_up() {
-    let closed = full().with(|it| it.workspace.spec.network = None);
-    let spec = network_policy(&closed.facts()).spec.unwrap();
-    assert_eq!(spec.policy_types.unwrap(), ["Ingress", "Egress"]);
-    let (ingress, egress) = (spec.ingress.unwrap(), spec.egress.unwrap());
-    assert_eq!((ingress.len(), egress.len()), (1, 2), "its own pods; those and DNS");
-}
-
-#[test]
-fn without_lookups_a_workspace_reaches_its_own_pods_alone() {
-    let quiet = full().with(|it| {
-        let network = it.workspace.spec.network.as_mut().unwrap();
-        network.dns = false;
-        network.egress.clear();
-    });
-    let egress = network_policy(&quiet.facts()).spec.unwrap().egress.unwrap();
-    let own = names::workspace_selector(&quiet.facts().uid());
-    let [rule] = egress.as_slice() else { panic!("{egress:?}") };
-    let to = rule.to.as_ref().unwrap();
-    assert_eq!(to.len(), 1);
-    assert_eq!(to[0].pod_selector.as_ref().unwrap().match_labels, Some(own));
-}
-
-#[test]
-fn a_door_that_leads_nowhere_is_left_out_and_opens_nothing() {
-    let metadata = Peer { cidr: Some("169.254.169.254/32".to_owned()), ..Peer::default() };
-    let closed = full().with(|it| {
-        let doors = [metadata, Peer::default()].map(|to| Egress { to, ports: Vec::new() });
-        it.workspace.spec.network.as_mut().unwrap().egress = doors.into();
-    });
-    let egress = network_policy(&closed.facts()).spec.unwrap().egress.unwrap();
-    assert_eq!(egress.len(), 2);
-    assert!(egress.iter().all(|rule| rule.to.as_ref().is_some_and(|to| !to.is_empty())));
-}
-
-#[test]
-fn doors_to_all_pods_say_so() {
-    let open = full().with(|it| {
-        let selector = Some(Selector::default());
-        let to = Peer { namespace_selector: selector, ..Peer::default() };
-        it.workspace.spec.network.as_mut().unwrap().egress = vec![Egress { to, ports: Vec::new() }];
-    });
-    let egress = network_policy(&open.facts()).spec.unwrap().egress.unwrap();
-    let door = &egress.last().unwrap().to.as_ref().unwrap()[0];
-    assert_eq!(door.namespace_selector, Some(LabelSelector::default()));
-    assert_eq!(door.pod_selector, None);
-}
-
-fn port(number: i32, protocol: Protocol, name: Option<&str>) -> ContainerPort {
-    ContainerPort { container_port: number, protocol, name: name.map(str::to_owned) }
-}
-
-#[test]
-fn every_port_of_a_service_has_a_name_of_its_own() {
-    let ports = vec![
-        port(80, Protocol::Tcp, Some("udp-53")),
-        port(81, Protocol::Tcp, Some("udp-53-2")),
-        port(53, Protocol::Udp, None),
-        port(53, Protocol::Tcp, None),
-    ];
-    let entry = Container { name: "dns".to_owned(), ports, ..Container::default() };
-    let made = service::of_container(&full().facts(), &entry, None);
-    let ports = made.spec.unwrap().ports.unwrap();
-    let names: Vec<_> = ports.iter().map(|port| port.name.as_deref().unwrap()).collect();
-    assert_eq!(names, ["tcp-53", "udp-53-3", "udp-53", "udp-53-2"]);
-}
-
-#[test]
-fn a_service_asks_for_its_old_address_only_while_it_has_ports() {
-    let whole = full();
-    let of = |name: &str| {
-        let made = service::of_container(&whole.facts(), whole.container(name), Some("10.96.0.7"));
-        (service::is_headless(&made), service::address(&made).map(str::to_owned))
-    };
-    assert_eq!(of("api-server"), (false, Some("10.96.0.7".to_owned())));
-    assert_eq!(of("worker"), (true, None));
-    let of_archive = service::of_machine(&whole.facts(), whole.machine("archive"), None);
-    assert!(service::is_headless(&of_archive));
-    assert_eq!(service::address(&Service::default()), None);
-}
-
-#[test]
-fn an_address_makes_no_other_service() {
-    let whole = full();
-    let noted = |address| {
-        let made = service::of_container(&whole.facts(), whole.container("api-server"), address);
-        made.metadata.annotations.unwrap()
-    };
-    assert_eq!(noted(None), noted(Some("10.96.0.7")));
 }
 
 #[test]
@@ -339,72 +248,6 @@ fn the_number_of_pods_makes_no_other_template() {
     let (running, stopped) = (of(1, host_aliases(&addresses())), of(0, Vec::new()));
     assert_eq!(running.metadata, stopped.metadata);
     assert_ne!(running.metadata.annotations, made(&whole, "api-server").metadata.annotations);
-}
-
-fn claimed(change: impl FnOnce(&mut otctl_types::VMDiskImage)) -> serde_json::Value {
-    let whole = full().with(|it| it.policy.default_storage_class = Some("slow".to_owned()));
-    let mut image = whole.image("attacker", current());
-    change(&mut image);
-    let made = claim(&whole.facts(), whole.machine("attacker"), &image);
-    made.map_or(serde_json::Value::Null, |made| serde_json::to_value(made.spec).unwrap())
-}
-
-#[test]
-fn a_claim_is_a_copy_of_what_the_image_has() {
-    let of_volume = claimed(|image| {
-        let current = image.status.as_mut().unwrap().current.as_mut().unwrap();
-        (current.snapshot, current.volume) = (None, Some("attacker-1".to_owned()));
-        image.spec.storage_class = None;
-        image.spec.volume_mode = VolumeMode::Block;
-        image.spec.access_modes = vec![AccessMode::ReadWriteMany];
-    });
-    let expected = serde_json::json!({
-        "accessModes": ["ReadWriteMany"],
-        "dataSource": {"kind": "PersistentVolumeClaim", "name": "attacker-1"},
-        "resources": {"requests": {"storage": "24Gi"}},
-        "storageClassName": "slow",
-        "volumeMode": "Block",
-    });
-    assert_eq!(of_volume, expected);
-}
-
-#[test]
-fn nothing_is_claimed_of_an_image_that_has_nothing() {
-    let empty = claimed(|image| image.status.as_mut().unwrap().current = None);
-    assert!(empty.is_null());
-    let vanished = claimed(|image| {
-        image.status.as_mut().unwrap().current.as_mut().unwrap().snapshot = None;
-    });
-    assert!(vanished.is_null());
-    assert!(claimed(|image| image.status = None).is_null());
-}
-
-#[test]
-fn a_claim_has_the_room_that_its_image_says_and_that_its_disk_needs() {
-    let size = |minimum: Option<i64>, disk: Option<&str>, mode| {
-        let claim = claimed(|image| {
-            let status = image.status.as_mut().unwrap();
-            status.current.as_mut().unwrap().minimum_size = minimum;
-            status.disk_size = disk.map(str::to_owned);
-            (image.spec.volume_mode, image.spec.disk_size) = (mode, None);
-        });
-        claim["resources"]["requests"]["storage"].as_str().unwrap().to_owned()
-    };
-    let gib = 1 << 30;
-    assert_eq!(size(Some(3 * gib), Some("2Gi"), VolumeMode::Block), "3Gi");
-    assert_eq!(size(Some(gib), Some("2Gi"), VolumeMode::Block), "2Gi");
-    assert_eq!(size(Some(2 * gib), Some("2Gi"), VolumeMode::Filesystem), "2179Mi");
-    assert_eq!(size(Some(2 * gib), None, VolumeMode::Block), "2Gi");
-}
-
-#[test]
-fn a_claim_that_is_there_is_held_to_its_metadata() {
-    let whole = full();
-    let entry = whole.machine("attacker");
-    let made = claim(&whole.facts(), entry, &whole.image("attacker", current())).unwrap();
-    let kept = claim::kept(&whole.facts(), entry, &current().revision);
-    assert_eq!((kept.metadata, kept.spec), (made.metadata.clone(), None));
-    assert_eq!(claim::revision(&made), Some("0123456789abcdef"));
 }
 
 #[test]

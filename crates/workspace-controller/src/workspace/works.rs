@@ -263,7 +263,7 @@ impl<'a> Works<'a> {
 
     fn keep(&self, entry: &MachineEntry, claim: &PersistentVolumeClaim) -> Option<Write> {
         let revision = kin::revision_of(&claim.metadata)?;
-        let wanted = children::claim::kept(&self.facts, entry, revision);
+        let wanted = children::claim::kept(&self.facts, entry, revision, claim);
         bring_about(&wanted, Some(claim), "it is the disk of its machine")
     }
 
