@@ -1,18 +1,135 @@
-//! stub
+//! What a part of a workspace says of itself, in one word, one reason and one sentence: what its Deployment or machine and
+//! its pods say, reduced to the worst. The sentence is the scheduler's, the node's or the API server's own where something
+//! is wrong.
+//!
+//! The same facts in another order give the same answer. Words that change with every try, such as the time that a node
+//! waits before the next one, are left out: a status that changes is written.
+
+mod machine;
+mod pods;
+
 use std::sync::Arc;
-use k8s_openapi::api::apps::v1::Deployment;
+
+use k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition, DeploymentStatus};
 use k8s_openapi::api::core::v1::Pod;
 use otctl_types::condition::Reason;
-use otctl_types::workspace::{Container, ContainerState, Instance};
-use crate::machines::VirtualMachine;
-/// stub
-pub struct Part { pub state: ContainerState, pub reason: Reason, pub message: String }
-/// stub
-pub fn container(e: &Container, d: Option<&Deployment>, _: &[Arc<Pod>]) -> Part {
-    let ok = d.is_some_and(|d| { let s = d.status.clone().unwrap_or_default(); s.observed_generation == d.metadata.generation && s.available_replicas.unwrap_or(0) == e.replicas });
-    let state = if ok { ContainerState::Running } else if d.is_some() { ContainerState::Progressing } else { ContainerState::Pending };
-    Part { state, reason: Reason::Progressing, message: "starts".to_owned() } }
-/// stub
-pub fn machine(_: &Instance, m: Option<&VirtualMachine>, _: &[Arc<Pod>]) -> Part {
-    let ok = m.and_then(|m| Some(m.status.as_ref()?.ready)).unwrap_or(false);
-    Part { state: if ok { ContainerState::Running } else { ContainerState::Progressing }, reason: Reason::Progressing, message: "starts".to_owned() } }
+use otctl_types::workspace::{Container, ContainerState};
+
+pub use self::machine::machine;
+
+/// What a part says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Where it stands. `Running` is as its entry says, and nothing else is.
+    pub state: ContainerState,
+    /// Why.
+    pub reason: Reason,
+    /// Why, as a sentence for people; empty when there is nothing to say.
+    pub message: String,
+}
+
+impl Part {
+    fn new(state: ContainerState, reason: Reason, message: impl Into<String>) -> Self {
+        Self { state, reason, message: message.into() }
+    }
+
+    fn progressing(message: impl Into<String>) -> Self {
+        Self::new(ContainerState::Progressing, Reason::Progressing, message)
+    }
+
+    fn degraded(reason: Reason, message: impl Into<String>) -> Self {
+        Self::new(ContainerState::Degraded, reason, message)
+    }
+
+    fn running() -> Self {
+        Self::new(ContainerState::Running, Reason::AllReady, "")
+    }
+
+    fn not_made() -> Self {
+        Self::new(ContainerState::Pending, Reason::Creating, "it has not been made yet")
+    }
+
+    fn stopped() -> Self {
+        Self::new(ContainerState::Pending, Reason::Suspended, "it is stopped")
+    }
+}
+
+/// What a container says of itself: `pods` are those of its entry.
+pub fn container(entry: &Container, deployment: Option<&Deployment>, pods: &[Arc<Pod>]) -> Part {
+    let Some(deployment) = deployment else { return Part::not_made() };
+    let asked = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+    if asked == 0 && entry.replicas > 0 {
+        return Part::stopped();
+    }
+    let status = deployment.status.clone().unwrap_or_default();
+    if asked != entry.replicas || is_behind(deployment, &status) {
+        return Part::progressing("the last change has not been taken up yet");
+    }
+    if is_complete(&status, asked) {
+        return Part::running();
+    }
+    refusal(&status)
+        .or_else(|| pods::trouble(&entry.name, pods))
+        .unwrap_or_else(|| waiting(deployment, &status, pods))
+}
+
+/// Whether a status is about an earlier spec.
+fn is_behind(deployment: &Deployment, status: &DeploymentStatus) -> bool {
+    status.observed_generation < deployment.metadata.generation
+}
+
+/// Whether there are as many pods as asked for, all of this spec and all ready.
+fn is_complete(status: &DeploymentStatus, asked: i32) -> bool {
+    let counts = [status.replicas, status.updated_replicas, status.available_replicas];
+    counts.into_iter().all(|count| count.unwrap_or(0) == asked)
+}
+
+fn condition<'a>(status: &'a DeploymentStatus, kind: &str) -> Option<&'a DeploymentCondition> {
+    status.conditions.iter().flatten().find(|condition| condition.type_ == kind)
+}
+
+/// What the API server said when it refused a pod, or the set that was to make them.
+fn refusal(status: &DeploymentStatus) -> Option<Part> {
+    let of_pods = condition(status, "ReplicaFailure").filter(|it| it.status == "True");
+    let of_set = condition(status, "Progressing")
+        .filter(|it| it.reason.as_deref() == Some("ReplicaSetCreateError"));
+    let words = of_pods.or(of_set)?.message.clone().unwrap_or_default();
+    Some(refused(words))
+}
+
+/// The condition has one reason for every refusal, so they are told apart as the kit tells them: by what the API server has
+/// always begun with.
+fn refused(words: String) -> Part {
+    if words.contains("exceeded quota:") {
+        return Part::degraded(Reason::QuotaExceeded, words);
+    }
+    if words.contains(" is invalid: ") {
+        return Part::new(ContainerState::Failed, Reason::InvalidSpec, words);
+    }
+    Part::degraded(Reason::PodRefused, words)
+}
+
+/// Nothing is wrong with any pod, and not all are ready.
+fn waiting(deployment: &Deployment, status: &DeploymentStatus, pods: &[Arc<Pod>]) -> Part {
+    let spec = deployment.spec.as_ref();
+    let asked = spec.and_then(|spec| spec.replicas).unwrap_or(1);
+    let ready = status.available_replicas.unwrap_or(0);
+    let count = format!("{ready} of {asked} pods are ready");
+    if spec.and_then(|spec| spec.paused) == Some(true) {
+        let message = format!("{count}; its Deployment was paused by hand: kubectl rollout resume");
+        return Part::degraded(Reason::NotReady, message);
+    }
+    let progress = condition(status, "Progressing");
+    let is_late = progress.is_some_and(|it| it.status == "False");
+    let was_complete =
+        progress.and_then(|it| it.reason.as_deref()) == Some("NewReplicaSetAvailable");
+    if is_late || was_complete && pods::have_all_started(pods, asked) {
+        return Part::degraded(Reason::NotReady, count);
+    }
+    Part::progressing(count)
+}
+
+#[cfg(test)]
+mod fixture;
+#[cfg(test)]
+mod tests;
