@@ -2,7 +2,8 @@
 //!
 //! What is asked for is owned, and nothing else: server-side apply gives each field that is sent an owner, and a field that
 //! is not sent is anybody's. So a child differs when a field of what is to be applied is missing or has another value. What
-//! others add is theirs: a sidecar that was injected, an annotation, a default of the server.
+//! others add is theirs: a sidecar that was injected, an annotation, a default of the server. It stays when we apply, but
+//! for what they add to the lists of a machine: those have no keys, so the server replaces them as a whole.
 //!
 //! | kind | owned |
 //! |---|---|
@@ -10,19 +11,24 @@
 //! | NetworkPolicy | `spec`, as a whole: a rule that somebody adds opens it |
 //! | Service | `spec`: `type`, `clusterIP` where it is known, `selector` as a whole, of `ports` ours |
 //! | Deployment | `spec`: `replicas`, `revisionHistoryLimit`, `strategy.type`, `selector`; of the template our labels, of its pods `restartPolicy`, `automountServiceAccountToken`, `enableServiceLinks`, `hostNetwork`, `hostPID`, `hostIPC`, our `hostAliases` and `imagePullSecrets`, and of our container what the entry says, with `allowPrivilegeEscalation` and `seccompProfile` |
-//! | PersistentVolumeClaim | nothing more: its spec cannot be changed |
+//! | PersistentVolumeClaim | nothing more: its spec is applied as it is found, since it cannot be changed |
 //! | VirtualMachine | `spec`: `runStrategy`, `instancetype`, `preference`; of the template our labels, `cpu.cores`, `memory.guest`, and our disks, interfaces, networks and volumes |
 //!
 //! A field that an entry does not ask for any more is missing in what is to be applied, and tells nothing there. The
 //! annotation `pelotech.ot/revision` of a child does: it is a hash of what it was made from.
 //!
-//! How lists and maps are compared is how the API server merges them ([`RULES`]): by the keys of their items, or whole.
+//! What an apply cannot put right is [`stuck`]: it has to be made anew.
+//!
+//! How lists and maps are compared is how the API server merges them (`RULES`): by the keys of their items, or whole.
 
 mod amount;
 mod compare;
+mod stuck;
 
 use kube::core::DynamicObject;
 use serde_json::{Map, Value, json};
+
+pub use self::stuck::stuck;
 
 /// Metadata that is owned. Name and namespace say which object it is.
 const METADATA: [&str; 3] = ["labels", "annotations", "ownerReferences"];

@@ -241,3 +241,39 @@ fn a_rule_of_one_kind_is_none_of_another() {
     check("Other", &ports(one.clone()), &ports(two.clone()), Some("spec.ports"));
     check("Service", &ports(one), &ports(two), None);
 }
+
+#[track_caller]
+fn check_stuck(kind: &str, desired: &Value, observed: &Value, expected: Option<&str>) {
+    let found = stuck(&object(kind, desired), &object(kind, observed));
+    assert_eq!(found.as_deref(), expected, "{desired} {observed}");
+}
+
+#[test]
+fn a_port_that_was_moved_keeps_ours_from_coming_back() {
+    let port = |field: &str, number: u16, name: &str| json!({field: number, "protocol": "TCP", "name": name});
+    let service = |number, name: &str| json!({"spec": {"ports": [port("port", number, name)]}});
+    let deployment = |number, name: &str| {
+        let container = json!({"name": "api", "ports": [port("containerPort", number, name)]});
+        json!({"spec": {"template": {"spec": {"containers": [{"name": "mesh"}, container]}}}})
+    };
+    let moved = Some("spec.ports[http]");
+    check_stuck("Service", &service(80, "http"), &service(81, "http"), moved);
+    check_stuck("Service", &service(80, "http"), &service(80, "other"), None);
+    check_stuck("Service", &service(80, "http"), &service(81, "other"), None);
+    check_stuck("Service", &service(80, "http"), &service(80, "http"), None);
+    let moved = Some("spec.template.spec.containers[api].ports[http]");
+    check_stuck("Deployment", &deployment(80, "http"), &deployment(81, "http"), moved);
+    check_stuck("Deployment", &deployment(80, "http"), &deployment(80, "http"), None);
+    check_stuck("Deployment", &deployment(80, "http"), &json!({}), None);
+    check_stuck("NetworkPolicy", &service(80, "http"), &service(81, "http"), None);
+}
+
+#[test]
+fn an_address_is_neither_lost_nor_found() {
+    let service = |address: Value| json!({"spec": {"clusterIP": address}});
+    let path = Some("spec.clusterIP");
+    check_stuck("Service", &service(json!("None")), &service(json!("10.96.0.1")), path);
+    check_stuck("Service", &service(Value::Null), &service(json!("None")), path);
+    check_stuck("Service", &service(Value::Null), &service(json!("10.96.0.1")), None);
+    check_stuck("Service", &service(json!("None")), &service(json!("None")), None);
+}

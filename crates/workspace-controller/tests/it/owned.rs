@@ -1,0 +1,166 @@
+//! What the API server makes of a child is no difference; what a person makes of it is one where it is ours, and an apply
+//! takes it back.
+
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::Api;
+use kube::ResourceExt;
+use kube::core::DynamicObject;
+use kube::runtime::wait::await_condition;
+use otctl_kit::cluster::ApiError;
+use serde_json::json;
+use workspace_controller::owned::{differs, stuck};
+
+use crate::edits::{self, Edit};
+use crate::stage::Stage;
+
+/// Makes a child, and tries each edit on one that nobody has edited before.
+async fn try_edits(name: &str, all: Vec<Edit>) {
+    let stage = Stage::new("owned").await;
+    let child = stage.child(name);
+    for edit in all {
+        let made = stage.create(&child).await;
+        assert_eq!(differs(&child, &made), None, "{name}: defaults of the server");
+        try_edit(&stage, &child, &edit).await;
+        stage.delete(&child).await;
+    }
+}
+
+async fn try_edit(stage: &Stage, child: &DynamicObject, edit: &Edit) {
+    let uid = stage.workspace.uid().unwrap();
+    let expected = edit.difference.as_ref().map(|path| path.replace("UID", &uid));
+    let edited = stage.edit(child, &edit.patch).await;
+    assert_eq!(differs(child, &edited), expected, "{}", edit.patch);
+    let repaired = stage.apply(child).await;
+    assert_eq!(differs(child, &repaired), None, "{}", edit.patch);
+    // The lists of KubeVirt have no keys: what others add to them goes with whatever apply comes next.
+    if expected.is_none() && child.types.as_ref().unwrap().kind != "VirtualMachine" {
+        let [before, after] = [&edited, &repaired].map(|it| it.metadata.generation);
+        assert_eq!(before, after, "nothing was to be repaired: {}", edit.patch);
+    }
+}
+
+fn with_metadata(edits: Vec<Edit>) -> Vec<Edit> {
+    edits.into_iter().chain(edits::metadata()).chain(edits::annotations()).collect()
+}
+
+#[tokio::test]
+async fn a_policy_is_held_to_what_was_applied() {
+    try_edits("policy", edits::policy().into_iter().chain(edits::metadata()).collect()).await;
+}
+
+#[tokio::test]
+async fn services_are_held_to_what_was_applied() {
+    try_edits("service api-server", with_metadata(edits::service())).await;
+    try_edits("service worker", with_metadata(Vec::new())).await;
+    try_edits("service attacker", with_metadata(Vec::new())).await;
+}
+
+#[tokio::test]
+async fn deployments_are_held_to_what_was_applied() {
+    try_edits("deployment api-server", with_metadata(edits::deployment())).await;
+    try_edits("deployment worker", with_metadata(Vec::new())).await;
+}
+
+/// A claim that was deleted stays until nobody uses it, so all edits are tried on one.
+#[tokio::test]
+async fn a_claim_is_held_to_its_metadata() {
+    let stage = Stage::new("owned").await;
+    let made = stage.child("claim attacker");
+    let observed = stage.create(&made).await;
+    assert_eq!(differs(&made, &observed), None, "defaults of the server");
+    let held = stage.held_claim("attacker", observed);
+    for edit in with_metadata(Vec::new()) {
+        try_edit(&stage, &held, &edit).await;
+    }
+}
+
+#[tokio::test]
+async fn machines_are_held_to_what_was_applied() {
+    try_edits("machine attacker", with_metadata(edits::machine())).await;
+    try_edits("machine victim", with_metadata(edits::typed_machine())).await;
+}
+
+/// What the controllers of Kubernetes write on a Deployment is theirs.
+#[tokio::test]
+async fn a_deployment_that_is_carried_out_is_as_it_was_applied() {
+    let stage = Stage::new("carried-out").await;
+    let child = stage.child("deployment api-server");
+    stage.create(&child).await;
+    let api: Api<Deployment> = Api::namespaced(stage.admin.clone(), &stage.namespace);
+    let has_pods = |deployment: Option<&Deployment>| {
+        let status = deployment.and_then(|it| it.status.as_ref());
+        status.is_some_and(|status| status.replicas == Some(2))
+    };
+    await_condition(api, &child.name_any(), has_pods).await.unwrap();
+    assert_eq!(differs(&child, &stage.read(&child).await), None);
+}
+
+#[tokio::test]
+async fn a_field_that_is_not_asked_for_any_more_is_a_difference_and_goes() {
+    let mut stage = Stage::new("dropped").await;
+    let [deployment, service] = ["deployment api-server", "service api-server"];
+    for child in [deployment, service] {
+        stage.create(&stage.child(child)).await;
+    }
+    let entry = stage.container_mut("api-server");
+    (entry.liveness_probe, entry.command) = (None, Vec::new());
+    entry.env.remove(0);
+    entry.ports.retain(|port| port.container_port == 9090);
+    for name in [deployment, service] {
+        let child = stage.child(name);
+        let noted = Some("metadata.annotations[pelotech.ot/revision]".to_owned());
+        assert_eq!(differs(&child, &stage.read(&child).await), noted);
+        let applied = stage.apply(&child).await;
+        assert_eq!(differs(&child, &applied), None);
+    }
+    let deployment = stage.read(&stage.child(deployment)).await;
+    let container = &deployment.data["spec"]["template"]["spec"]["containers"][0];
+    assert!(container["livenessProbe"].is_null() && container["command"].is_null());
+    let names = |list: &serde_json::Value| -> Vec<_> {
+        list.as_array().unwrap().iter().map(|it| it["name"].clone()).collect()
+    };
+    assert!(!names(&container["env"]).contains(&json!("EMPTY")));
+    assert_eq!(names(&container["ports"]), ["metrics"]);
+    let service = stage.read(&stage.child(service)).await;
+    assert_eq!(names(&service.data["spec"]["ports"]), ["metrics"]);
+}
+
+/// Each is refused by the server as well, so that nothing is made anew without need.
+#[tokio::test]
+async fn what_no_apply_can_repair_is_known_before_it_is_tried() {
+    let mut stage = Stage::new("stuck").await;
+    let moved = json!([{"op": "replace", "path": "/spec/ports/3/port", "value": 99}]);
+    let ports = "/spec/template/spec/containers/0/ports/3/containerPort";
+    let moved_in_pods = json!([{"op": "replace", "path": ports, "value": 99}]);
+    for (name, edit) in [("service api-server", moved), ("deployment api-server", moved_in_pods)] {
+        let child = stage.child(name);
+        let made = stage.create(&child).await;
+        assert_eq!(stuck(&child, &made), None);
+        let edited = stage.edit(&child, &edit).await;
+        assert!(stuck(&child, &edited).is_some_and(|path| path.ends_with(".ports[metrics]")));
+        assert!(matches!(stage.try_to_apply(&child).await, Err(ApiError::Invalid { .. })));
+        stage.delete(&child).await;
+    }
+    let address = stage.create(&stage.child("service api-server")).await;
+    stage.container_mut("api-server").ports.clear();
+    let wanted = stage.child("service api-server");
+    assert_eq!(stuck(&wanted, &address).as_deref(), Some("spec.clusterIP"));
+    assert!(matches!(stage.try_to_apply(&wanted).await, Err(ApiError::Invalid { .. })));
+}
+
+/// An edit of the spec moves names as it likes: what is not asked for any more goes in the same apply.
+#[tokio::test]
+async fn a_name_that_an_edit_of_the_spec_moves_is_moved() {
+    let mut stage = Stage::new("moved").await;
+    let children = ["service api-server", "deployment api-server"];
+    for child in children {
+        stage.create(&stage.child(child)).await;
+    }
+    let ports = &mut stage.container_mut("api-server").ports;
+    ports.iter_mut().filter(|it| it.container_port == 9090).for_each(|it| it.container_port = 99);
+    for child in children {
+        let child = stage.child(child);
+        let applied = stage.apply(&child).await;
+        assert_eq!((differs(&child, &applied), stuck(&child, &applied)), (None, None));
+    }
+}
