@@ -2,8 +2,10 @@
 
 pub mod ledger;
 pub mod owners;
+pub mod parts;
 mod plan;
 mod replay;
+pub mod turns;
 
 #[cfg(test)]
 mod tests;
@@ -17,6 +19,18 @@ use crate::world::World;
 pub fn whole_history(world: &World) -> Vec<String> {
     world.history(|history| {
         let mut found = ledger::intact(history);
+        found.extend(owners::adopted(history));
+        found.extend(owners::orphans(history));
+        found
+    })
+}
+
+/// Everything that must hold in every history of workspaces whose ledger and statuses nobody else wrote to.
+#[must_use]
+pub fn whole_history_of_workspaces(world: &World) -> Vec<String> {
+    world.history(|history| {
+        let mut found = turns::intact(history);
+        found.extend(parts::intact(history));
         found.extend(owners::adopted(history));
         found.extend(owners::orphans(history));
         found

@@ -8,13 +8,16 @@ use otctl_kit::store::{Change, Store};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::world::{Version, World};
+use crate::world::{Id, Version, World};
 
 /// The watch of one kind.
 pub struct Feed {
     kind: String,
     /// How much of the history was looked at.
     seen: usize,
+    /// What must be there before anything can be seen, and whether a complete list was.
+    awaits: Option<Id>,
+    is_listed: bool,
     is_watched: Box<dyn Fn(&Value) -> bool + Send>,
     apply: Box<dyn Fn(Delivery) + Send>,
 }
@@ -72,6 +75,8 @@ impl Feed {
         Self {
             kind: kind.to_owned(),
             seen: 0,
+            awaits: None,
+            is_listed: false,
             is_watched: Box::new(|_| true),
             apply: Box::new(apply),
         }
@@ -84,17 +89,32 @@ impl Feed {
         self
     }
 
+    /// Nothing is seen before that object is there: the definition of a kind that is installed later.
+    #[must_use]
+    pub fn once_there(mut self, definition: Id) -> Self {
+        self.awaits = Some(definition);
+        self
+    }
+
     /// The kind it watches.
     #[must_use]
     pub fn kind(&self) -> &str {
         &self.kind
     }
 
-    /// A complete list, as the watch begins with.
+    /// A complete list, as the watch begins with; none of a kind that is not installed.
     pub fn relist(&mut self, world: &World) {
+        if !self.is_installed(world) {
+            return;
+        }
+        self.is_listed = true;
         self.seen = world.history(<[Version]>::len);
         let objects = world.list(&self.kind).into_iter().filter(|object| (self.is_watched)(object));
         (self.apply)(Delivery::All(objects.collect()));
+    }
+
+    fn is_installed(&self, world: &World) -> bool {
+        self.awaits.as_ref().is_none_or(|id| world.get(&id.kind, &id.key).is_some())
     }
 
     /// How many versions were not delivered yet.
@@ -107,6 +127,9 @@ impl Feed {
 
     /// Whether a version is due. What is not this feed's is looked at once only.
     pub(crate) fn has_news(&mut self, world: &World) -> bool {
+        if self.awaits.is_some() && !self.is_listed {
+            return self.is_installed(world);
+        }
         let seen = world.history(|history| {
             let mut rest = history.iter().enumerate().skip(self.seen);
             rest.find(|(_, version)| self.is_mine(version)).map_or(history.len(), |(at, _)| at)
@@ -121,6 +144,10 @@ impl Feed {
 
     /// Delivers the next version; says which it was.
     pub fn deliver(&mut self, world: &World) -> Option<String> {
+        if self.awaits.is_some() && !self.is_listed {
+            self.relist(world);
+            return self.is_listed.then(|| format!("{} is installed", self.kind));
+        }
         let (at, version) = world.history(|history| {
             let mut rest = history.iter().enumerate().skip(self.seen);
             rest.find(|(_, version)| self.is_mine(version))

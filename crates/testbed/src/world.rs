@@ -4,10 +4,12 @@
 //! `requests`, what the other components of a cluster do in a file each.
 
 mod actors;
+mod apply;
 mod collector;
 mod history;
 mod jobs;
 mod kubelet;
+mod namespaces;
 mod objects;
 mod requests;
 mod snapshots;

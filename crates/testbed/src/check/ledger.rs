@@ -211,9 +211,8 @@ pub fn attempts_only_grow(history: &[Version]) -> Vec<String> {
     found
 }
 
-/// First tickets follow the order in which the images were created, among images that lived at the same time: a number
-/// that only the dead had may be given again. Images that were ever suspended are left out: they take their first ticket
-/// when they are resumed.
+/// First tickets follow the order of creation, among images, or workspaces, that lived at the same time: a number that only
+/// the dead had may be given again. Who was ever suspended is left out: it takes its first ticket when it is resumed.
 #[must_use]
 pub fn first_tickets_in_order(history: &[Version]) -> Vec<String> {
     let mut created: BTreeMap<&str, (u64, String)> = BTreeMap::new();
@@ -222,12 +221,14 @@ pub fn first_tickets_in_order(history: &[Version]) -> Vec<String> {
     let mut suspended: BTreeSet<&str> = BTreeSet::new();
     Replay::walk(history, |_, version, _| {
         let object = &version.object;
-        if version.id.kind == "VMDiskImage" {
+        if matches!(version.id.kind.as_str(), "VMDiskImage" | "Workspace") {
             created
                 .entry(uid(object))
                 .or_insert_with(|| (version.revision, version.id.key.to_string()));
             gone.extend((version.verb == Verb::Removed).then(|| (uid(object), version.revision)));
-            suspended.extend((object["spec"]["suspend"] == json!(true)).then(|| uid(object)));
+            let is_held =
+                ["suspend", "suspended"].iter().any(|it| object["spec"][it] == json!(true));
+            suspended.extend(is_held.then(|| uid(object)));
             note(&mut given, uid(object), &object["status"]["ticket"]);
         }
         for entry in
@@ -360,7 +361,7 @@ fn host(image: &Value) -> &str {
 }
 
 /// The ledger, when `version` is a state of it.
-fn ledger_write(version: &Version) -> Option<&Value> {
+pub(super) fn ledger_write(version: &Version) -> Option<&Value> {
     (version.id.kind == "AdmissionQueue" && !version.is_removal()).then_some(&version.object)
 }
 
@@ -369,7 +370,10 @@ fn slots(ledger: &Value) -> BTreeSet<Slot> {
 }
 
 /// The entries that a write of the ledger brought.
-fn entries_added<'a>(before: Option<&Value>, ledger: &'a Value) -> impl Iterator<Item = &'a Value> {
+pub(super) fn entries_added<'a>(
+    before: Option<&Value>,
+    ledger: &'a Value,
+) -> impl Iterator<Item = &'a Value> {
     let held = before.map(slots).unwrap_or_default();
     items(&ledger["status"]["active"])
         .iter()

@@ -1,6 +1,8 @@
 //! Ownership: whatever a controller makes has a controller owner that lives, in the same namespace; nothing of the dead
 //! stays; what is not ours is never written to.
 
+use otctl_types::names::MADE_BY_ANNOTATION;
+
 use super::replay::Replay;
 use crate::json::{controller, is_deleting, items, text, uid};
 use crate::world::{Actor, Verb, Version};
@@ -14,7 +16,7 @@ const UNOWNED: [&str; 3] = ["AdmissionQueue", "Event", "Lease"];
 pub fn adopted(history: &[Version]) -> Vec<String> {
     let mut found = Vec::new();
     let mut strangers: Vec<&str> = Vec::new();
-    Replay::walk(history, |world, version, _| {
+    Replay::walk(history, |world, version, before| {
         let (object, id) = (&version.object, &version.id);
         if version.verb == Verb::Created && version.by == "user" && controller(object).is_none() {
             strangers.push(uid(object));
@@ -24,13 +26,17 @@ pub fn adopted(history: &[Version]) -> Vec<String> {
         }
         let changes_itself =
             matches!(version.verb, Verb::Update | Verb::Applied | Verb::Deleting | Verb::Removed);
-        if changes_itself && strangers.contains(&uid(object)) {
+        // A finalizer is taken off by whoever put it on, and with the last one an object goes.
+        let is_own =
+            id.kind == "Workspace" && before.is_some_and(|it| it["spec"] == object["spec"]);
+        if changes_itself && !is_own && strangers.contains(&uid(object)) {
             found.push(format!(
                 "at {}: {} wrote to {id}, which a user made",
                 version.revision, version.by
             ));
         }
-        if version.verb != Verb::Created {
+        let is_shared = !object["metadata"]["annotations"][MADE_BY_ANNOTATION].is_null();
+        if version.verb != Verb::Created || is_shared {
             return;
         }
         let owner = controller(object).and_then(|owner| world.last_of(text(&owner["uid"])));

@@ -15,8 +15,18 @@ use serde::Serialize;
 use serde_json::Value;
 
 /// Fields of a status that decisions rest on: once remembered in a pass, the same pass does not forget them.
-const MEMORY: [&str; 7] =
-    ["ticket", "queuedAt", "budget", "lastAttempt", "attempts", "openAttempt", "lastLossAt"];
+const MEMORY: [&str; 10] = [
+    "ticket",
+    "queuedAt",
+    "budget",
+    "lastAttempt",
+    "attempts",
+    "openAttempt",
+    "lastLossAt",
+    "lastTurn",
+    "openTurn",
+    "startedParts",
+];
 
 /// A reconciler whose every decision is made twice and linted. A problem is a panic, which a
 /// [`Sim`](crate::sim::Sim) turns into the end of the test.

@@ -1,10 +1,14 @@
 //! What a pass changed, in words of the domain, read from what it committed and not from what it says: phases, tickets,
 //! slots. Stories get shorter by it, and truer.
 
+use otctl_kit::store::Key;
 use serde_json::Value;
 
 use crate::json::{items, text};
 use crate::world::{Verb, Version};
+
+/// Kinds that wait for slots.
+const HOLDERS: [&str; 2] = ["VMDiskImage", "Workspace"];
 
 /// What one pass committed.
 pub(super) struct News<'a> {
@@ -18,7 +22,7 @@ impl News<'_> {
     pub(super) fn tell(&self, writes: &[String]) -> Vec<String> {
         let (tickets, slots, phases) = (self.tickets(), self.slots(), self.phases());
         let is_told_better = |write: &&String| {
-            (write.starts_with("mark VMDiskImage") && !tickets.is_empty())
+            (write.starts_with("mark ") && !tickets.is_empty())
                 || (write.starts_with("swap status") && !slots.is_empty())
                 || (write.starts_with("status ") && !phases.is_empty())
         };
@@ -30,8 +34,8 @@ impl News<'_> {
 
     fn tickets(&self) -> Vec<String> {
         let ticket = |object: &Value| text(&object["status"]["ticket"]).to_owned();
-        let images = self.changes().filter(|(version, _)| version.id.kind == "VMDiskImage");
-        let given = images.filter(|(version, before)| {
+        let holders = self.changes().filter(|(version, _)| HOLDERS.contains(&&*version.id.kind));
+        let given = holders.filter(|(version, before)| {
             is_new(before.map(ticket).as_ref(), &ticket(&version.object))
         });
         given
@@ -84,10 +88,10 @@ fn is_new(before: Option<&String>, now: &str) -> bool {
 /// Who holds slots; with the attempt when it is not the first.
 fn entries(ledger: &Value) -> Vec<String> {
     let name = |entry: &Value| {
-        let who = format!("{}/{}", text(&entry["namespace"]), text(&entry["name"]));
+        let who = Key::new(text(&entry["namespace"]), text(&entry["name"]));
         match entry["attempt"].as_i64() {
             Some(attempt) if attempt > 1 => format!("{who} attempt {attempt}"),
-            _ => who,
+            _ => who.to_string(),
         }
     };
     items(&ledger["status"]["active"]).iter().map(name).collect()

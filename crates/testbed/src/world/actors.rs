@@ -5,7 +5,7 @@ use std::fmt;
 use jiff::Timestamp;
 
 use super::objects::State;
-use super::{Id, collector, jobs, kubelet, snapshots, volumes, workloads};
+use super::{Id, collector, jobs, kubelet, namespaces, snapshots, volumes, workloads};
 
 /// A component of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -22,17 +22,20 @@ pub enum Actor {
     Snapshotter,
     /// The garbage collector.
     Collector,
+    /// What empties a namespace that is deleted.
+    Namespaces,
 }
 
 impl Actor {
     /// Every component.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Jobs,
         Self::Workloads,
         Self::Kubelet,
         Self::Provisioner,
         Self::Snapshotter,
         Self::Collector,
+        Self::Namespaces,
     ];
 }
 
@@ -45,6 +48,7 @@ impl fmt::Display for Actor {
             Self::Provisioner => "storage",
             Self::Snapshotter => "snapshots",
             Self::Collector => "collector",
+            Self::Namespaces => "namespaces",
         })
     }
 }
@@ -78,6 +82,7 @@ fn is_due(state: &State, actor: Actor, id: &Id) -> bool {
         Actor::Provisioner => volumes::due(state, id).is_some(),
         Actor::Snapshotter => snapshots::due(state, id).is_some(),
         Actor::Collector => collector::due(state, id).is_some(),
+        Actor::Namespaces => namespaces::due(state, id).is_some(),
     }
 }
 
@@ -95,6 +100,9 @@ pub(super) fn perform(state: &mut State, act: &Act) -> String {
         }
         Actor::Collector => {
             collector::due(state, id).map(|deed| collector::perform(state, id, deed))
+        }
+        Actor::Namespaces => {
+            namespaces::due(state, id).map(|deed| namespaces::perform(state, id, deed))
         }
     };
     told.unwrap_or_else(|| panic!("{} has nothing to do with {id}", act.actor))

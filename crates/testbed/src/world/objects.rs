@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::kubelet::{self, Run};
 use super::snapshots::Cut;
 use super::workloads::{self, Fates};
-use super::{Id, Verb, Version};
+use super::{Id, Verb, Version, namespaces};
 use crate::clock::VirtualClock;
 use crate::json::{controller, is_deleting, items, list, text, uid};
 use crate::script::Scripts;
@@ -36,6 +36,8 @@ pub(super) struct State {
     pub(super) scripts: Scripts,
     /// How the pods of workloads fare.
     pub(super) fates: Fates,
+    /// Names of the namespaces that there ever were.
+    pub(super) namespaces: BTreeSet<String>,
     /// Runs of the importer that have ended.
     pub(super) runs: Vec<Run>,
     /// Snapshots that were cut.
@@ -60,6 +62,7 @@ impl State {
             by: String::new(),
             scripts: Scripts::default(),
             fates: Fates::default(),
+            namespaces: BTreeSet::new(),
             runs: Vec::new(),
             cuts: Vec::new(),
             complete: BTreeSet::new(),
@@ -128,6 +131,10 @@ impl State {
         object["metadata"]["generation"] = json!(1);
         if id.kind == "Service" {
             workloads::address(self, &mut object);
+        }
+        if id.kind == "Namespace" {
+            list(&mut object["metadata"]["finalizers"]).push(json!(namespaces::EMPTIED));
+            self.namespaces.insert(id.key.name.clone());
         }
         if id.kind == "PersistentVolumeClaim" {
             list(&mut object["metadata"]["finalizers"]).push(json!(CLAIM_IN_USE));

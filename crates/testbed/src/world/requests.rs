@@ -7,8 +7,8 @@ use otctl_kit::store::Key;
 use serde_json::{Value, json};
 
 use super::objects::{State, id_of};
-use super::{Id, Verb};
-use crate::json::{items, list, map, merge, text, uid};
+use super::{Id, Verb, apply, namespaces};
+use crate::json::{map, merge, text};
 
 pub(super) fn answer(state: &mut State, request: Request) -> Result<Answer, ApiError> {
     match request {
@@ -17,7 +17,7 @@ pub(super) fn answer(state: &mut State, request: Request) -> Result<Answer, ApiE
             objects(state, &resource, namespace.as_deref(), &selector).map(Answer::Objects)
         }
         Request::Create(object) => create(state, sent(&object)),
-        Request::Apply(object) => apply(state, &sent(&object)),
+        Request::Apply(object) => apply::apply(state, &sent(&object)),
         Request::Replace(object) => replace(state, sent(&object)),
         Request::ReplaceStatus(object) => replace_status(state, &sent(&object)),
         Request::PatchStatus { target, patch } => patch_status(state, &target, &patch),
@@ -68,7 +68,7 @@ fn is_selected(object: &Value, selector: &str) -> Result<bool, ApiError> {
     Ok(true)
 }
 
-fn create(state: &mut State, mut object: Value) -> Result<Answer, ApiError> {
+pub(super) fn create(state: &mut State, mut object: Value) -> Result<Answer, ApiError> {
     let metadata = map(&mut object["metadata"]);
     if let Some(stem) = metadata.get("generateName").map(|stem| text(stem).to_owned())
         && !metadata.contains_key("name")
@@ -82,74 +82,9 @@ fn create(state: &mut State, mut object: Value) -> Result<Answer, ApiError> {
     if state.get(&id).is_some() {
         return Err(ApiError::AlreadyExists);
     }
+    namespaces::admit(state, &id)?;
     map(&mut object).remove("status");
     read(&state.insert(id, object))
-}
-
-/// Creates, or merges the given fields; status is left alone. What was applied before and is not any more goes: all
-/// controllers of the world are one field manager, as each object has one. An object that names a UID is never created by
-/// it.
-fn apply(state: &mut State, object: &Value) -> Result<Answer, ApiError> {
-    let id = id_of(object);
-    let Some(held) = state.get(&id) else {
-        if !uid(object).is_empty() {
-            return Err(conflict(
-                &id,
-                "the provided object specified a uid, and no existing object was found",
-            ));
-        }
-        return create(state, object.clone());
-    };
-    check_preconditions(&id, held, &object["metadata"])?;
-    let mut given = object.clone();
-    map(&mut given).remove("status");
-    let of = uid(held).to_owned();
-    let before = state.applied.insert(of.clone(), given.clone()).unwrap_or_default();
-    let mut merged = state.get(&id).expect("it was there").clone();
-    forget(&mut merged, &before, &given);
-    for (field, key) in [("ownerReferences", "uid"), ("finalizers", "")] {
-        let [before, now] = [&before, &given].map(|it| items(&it["metadata"][field]).to_vec());
-        let key = |item: &Value| if key.is_empty() { item.clone() } else { item[key].clone() };
-        let is_given_up = |item: &Value| {
-            before.iter().any(|it| key(it) == key(item))
-                && !now.iter().any(|it| key(it) == key(item))
-        };
-        list(&mut merged["metadata"][field]).retain(|item| !is_given_up(item));
-        add_each(&mut merged, field, &now, key);
-        map(&mut given["metadata"]).remove(field);
-    }
-    merge(&mut merged, &given);
-    let updated = state.update(&id, merged, Verb::Applied);
-    if state.get(&id).is_none() {
-        state.applied.remove(&of);
-    }
-    read(&updated)
-}
-
-/// Takes out of `held` the fields that were applied before and are not given any more.
-fn forget(held: &mut Value, before: &Value, given: &Value) {
-    let (Some(fields), Some(before)) = (held.as_object_mut(), before.as_object()) else { return };
-    for (name, old) in before {
-        match given.get(name) {
-            None => drop(fields.remove(name)),
-            Some(new) => {
-                if let Some(field) = fields.get_mut(name) {
-                    forget(field, old, new);
-                }
-            }
-        }
-    }
-}
-
-/// The lists of metadata that server-side apply merges by key.
-fn add_each(object: &mut Value, field: &str, given: &[Value], key: impl Fn(&Value) -> Value) {
-    for item in given {
-        let held = list(&mut object["metadata"][field]);
-        match held.iter_mut().find(|other| key(other) == key(item)) {
-            Some(other) => *other = item.clone(),
-            None => held.push(item.clone()),
-        }
-    }
 }
 
 fn replace(state: &mut State, mut object: Value) -> Result<Answer, ApiError> {
@@ -208,7 +143,7 @@ fn delete(
 }
 
 /// `uid` and `resourceVersion` of `wanted`, where given, must be those of what is held.
-fn check_preconditions(id: &Id, held: &Value, wanted: &Value) -> Result<(), ApiError> {
+pub(super) fn check_preconditions(id: &Id, held: &Value, wanted: &Value) -> Result<(), ApiError> {
     for field in ["uid", "resourceVersion"] {
         let (given, actual) = (text(&wanted[field]), text(&held["metadata"][field]));
         if !given.is_empty() && given != actual {
@@ -218,11 +153,11 @@ fn check_preconditions(id: &Id, held: &Value, wanted: &Value) -> Result<(), ApiE
     Ok(())
 }
 
-fn conflict(id: &Id, why: &str) -> ApiError {
+pub(super) fn conflict(id: &Id, why: &str) -> ApiError {
     ApiError::Conflict { detail: format!("{id}: {why}") }
 }
 
-fn not_found(id: &Id) -> ApiError {
+pub(super) fn not_found(id: &Id) -> ApiError {
     ApiError::NotFound { detail: id.to_string() }
 }
 
@@ -237,7 +172,7 @@ fn sent(object: &DynamicObject) -> Value {
     serde_json::to_value(object).expect("a dynamic object serialises")
 }
 
-fn read(object: &Value) -> Result<Answer, ApiError> {
+pub(super) fn read(object: &Value) -> Result<Answer, ApiError> {
     Ok(Answer::Object(Box::new(dynamic(object)?)))
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::Id;
 use super::objects::State;
-use crate::json::{controller, is_deleting, set_condition, text, uid};
+use crate::json::{controller, is_deleting, items, set_condition, text, uid};
 
 /// How the pods of an entry fare, as their labels and status tell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,16 +42,20 @@ pub(super) enum Deed {
     Tell(Value),
     /// A pod comes to be as its entry fares.
     Fare(Value),
+    /// A pod that was deleted has stopped.
+    Stop,
 }
 
 pub(super) fn due(state: &State, id: &Id) -> Option<Deed> {
     let object = state.get(id)?;
     match id.kind.as_str() {
+        "Pod" if is_of_workload(object) && is_deleting(object) => {
+            items(&object["metadata"]["finalizers"]).is_empty().then_some(Deed::Stop)
+        }
         _ if is_deleting(object) => None,
         "Deployment" | "VirtualMachine" => of_workload(state, id, object),
         "Pod" if is_of_workload(object) => {
-            let status =
-                fare(health(state, object), text(&object["metadata"]["creationTimestamp"]));
+            let status = fare(health(state, object), object);
             (object["status"] != status).then_some(Deed::Fare(status))
         }
         _ => None,
@@ -65,10 +69,15 @@ pub(super) fn is_of_workload(pod: &Value) -> bool {
 }
 
 fn of_workload(state: &State, id: &Id, object: &Value) -> Option<Deed> {
-    let pods: Vec<(&Id, &Value)> =
-        state.dependents(uid(object)).filter(|(id, _)| id.kind == "Pod").collect();
+    let pods: Vec<(&Id, &Value)> = state
+        .dependents(uid(object))
+        .filter(|(id, pod)| id.kind == "Pod" && !is_deleting(pod))
+        .collect();
     let template = text_of_template(object);
-    let is_old = |pod: &Value| text(&pod["metadata"]["annotations"]["template"]) != template;
+    // A running machine stays as it is until somebody starts it again.
+    let is_old = |pod: &Value| {
+        id.kind == "Deployment" && text(&pod["metadata"]["annotations"]["template"]) != template
+    };
     let (old, new): (Vec<_>, Vec<_>) = pods.into_iter().partition(|(_, pod)| is_old(pod));
     let wanted = wanted(object);
     let excess = new.iter().skip(wanted).chain(&old).map(|(id, _)| (*id).clone());
@@ -77,7 +86,7 @@ fn of_workload(state: &State, id: &Id, object: &Value) -> Option<Deed> {
         return Some(Deed::Delete(excess));
     }
     let is_refused = matches!(state.fates.get(entry(object)), Some(Health::Refused(_)));
-    if new.len() < wanted && !is_refused {
+    if new.len() < wanted && !is_refused && has_its_claims(state, id, object) {
         return Some(Deed::Make);
     }
     let ready = new.iter().filter(|(_, pod)| is_ready(pod)).count();
@@ -98,6 +107,20 @@ fn wanted(object: &Value) -> usize {
             usize::try_from(object["spec"]["replicas"].as_u64().unwrap_or(1)).unwrap_or(usize::MAX)
         }
     }
+}
+
+/// KubeVirt makes no pod before the claims of its machine are there.
+fn has_its_claims(state: &State, id: &Id, object: &Value) -> bool {
+    claims_of(object).all(|name| {
+        let key = Key::new(&id.key.namespace, name);
+        state.get(&Id::new("PersistentVolumeClaim", &key)).is_some()
+    })
+}
+
+fn claims_of(object: &Value) -> impl Iterator<Item = &str> {
+    let volumes = items(&object["spec"]["template"]["spec"]["volumes"]).iter();
+    let names = volumes.map(|volume| text(&volume["persistentVolumeClaim"]["claimName"]));
+    names.filter(|name| !name.is_empty())
 }
 
 fn text_of_template(object: &Value) -> String {
@@ -144,11 +167,13 @@ fn told_of_machine(object: &Value, ready: usize) -> Value {
 }
 
 /// The status of a pod whose entry fares so.
-fn fare(health: Health, time: &str) -> Value {
+fn fare(health: Health, pod: &Value) -> Value {
+    let time = text(&pod["metadata"]["creationTimestamp"]);
+    let name = pod["spec"]["containers"][0]["name"].clone();
     let waiting =
         |reason: &str, words: &str| json!({"waiting": {"reason": reason, "message": words}});
-    let container = |state: Value, ready: bool| json!([{"name": "main", "ready": ready, "restartCount": 0, "state": state}]);
-    let mut pod = match health {
+    let container = |state: Value, ready: bool| json!([{"name": name, "image": "", "imageID": "", "ready": ready, "restartCount": 0, "state": state}]);
+    let mut status = match health {
         Health::Fine | Health::NeverReady => {
             let ready = health == Health::Fine;
             json!({"phase": "Running", "containerStatuses": container(json!({"running": {"startedAt": time}}), ready)})
@@ -159,6 +184,7 @@ fn fare(health: Health, time: &str) -> Value {
         Health::Crashing(code) => {
             let words = "back-off 10s restarting failed container";
             let mut all = container(waiting("CrashLoopBackOff", words), false);
+            all[0]["restartCount"] = json!(3);
             all[0]["lastState"] = json!({"terminated": {"exitCode": code, "reason": "Error"}});
             json!({"phase": "Running", "containerStatuses": all})
         }
@@ -170,10 +196,9 @@ fn fare(health: Health, time: &str) -> Value {
         }
         Health::Refused(_) => json!({"phase": "Pending"}),
     };
-    let ready = pod["containerStatuses"][0]["ready"] == json!(true);
-    let mut wrapped = json!({"status": pod.take()});
-    let status = if ready { "True" } else { "False" };
-    set_condition(&mut wrapped, "Ready", status, "", time);
+    let ready = status["containerStatuses"][0]["ready"] == json!(true);
+    let mut wrapped = json!({"status": status.take()});
+    set_condition(&mut wrapped, "Ready", if ready { "True" } else { "False" }, "", time);
     wrapped["status"].take()
 }
 
@@ -190,8 +215,18 @@ pub(super) fn perform(state: &mut State, id: &Id, deed: Deed) -> String {
         }
         Deed::Fare(status) => {
             let phase = text(&status["phase"]).to_owned();
-            state.update_status(id, |pod| pod["status"] = status);
+            let is_scheduled = !status["containerStatuses"].is_null();
+            state.update_status(id, |pod| {
+                pod["status"] = status;
+                if is_scheduled {
+                    pod["spec"]["nodeName"] = json!("node-1");
+                }
+            });
             format!("{id} is {phase}")
+        }
+        Deed::Stop => {
+            state.remove(id);
+            format!("{id} has stopped")
         }
     }
 }
@@ -203,6 +238,12 @@ fn make(state: &mut State, id: &Id) -> Key {
     let mut pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": template["metadata"], "spec": template["spec"],
     });
+    if id.kind == "VirtualMachine" {
+        let claims = claims_of(&object)
+            .map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}}));
+        let claims: Vec<Value> = claims.collect();
+        pod["spec"] = json!({"containers": [{"name": "compute"}], "volumes": claims});
+    }
     pod["metadata"]["name"] = json!(key.name);
     pod["metadata"]["generateName"] = json!(format!("{}-", id.key.name));
     pod["metadata"]["namespace"] = json!(key.namespace);

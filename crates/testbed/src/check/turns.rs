@@ -1,0 +1,290 @@
+//! Slots and turns of workspaces, on every version of a history: the limit, the order of first tickets, turns that are
+//! opened once. What somebody edits into a status or the ledger is no controller's doing; what follows from it is soft.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use policy::Ticket;
+use serde_json::{Value, json};
+
+use super::ledger::{entries_added, first_tickets_in_order, ledger_write};
+use super::replay::Replay;
+use crate::json::{is_deleting, items, text, uid};
+use crate::world::Version;
+
+/// What must hold while only the controllers write the ledger and statuses.
+#[must_use]
+pub fn intact(history: &[Version]) -> Vec<String> {
+    let mut found = never_above_limit(history);
+    found.extend(turns_have_entries(history));
+    found.extend(opened_once(history));
+    found.extend(turns_only_grow(history));
+    found.extend(first_tickets_in_order(history));
+    found.extend(fair_admission(history));
+    found
+}
+
+/// What must hold even when the ledger or a status was lost or restored.
+#[must_use]
+pub fn always(history: &[Version]) -> Vec<String> {
+    let mut found = admissions_within_limit(history);
+    found.extend(turns_only_grow(history));
+    found
+}
+
+/// The ledger never has more entries than its limit, but after the limit was lowered: then not more than before.
+#[must_use]
+pub fn never_above_limit(history: &[Version]) -> Vec<String> {
+    let mut found = Vec::new();
+    Replay::walk(history, |_, version, before| {
+        let Some(ledger) = ledger_write(version) else { return };
+        let (held, had) = (entries(ledger), before.map(entries).unwrap_or_default());
+        let limit = ledger["status"]["limit"].as_u64().unwrap_or(0);
+        if held > limit && held > had {
+            found.push(format!("at {}: {held} slots of {limit}", version.revision));
+        }
+    });
+    found
+}
+
+/// A write that admits leaves at most `limit` entries. Whose turn is open may be entered above it.
+#[must_use]
+pub fn admissions_within_limit(history: &[Version]) -> Vec<String> {
+    let mut found = Vec::new();
+    Replay::walk(history, |world, version, before| {
+        let Some(ledger) = ledger_write(version) else { return };
+        let is_open = |entry: &Value| {
+            let holder = world.last_of(text(&entry["uid"]));
+            holder.is_some_and(|it| it["status"]["openTurn"]["number"] == entry["attempt"])
+        };
+        let admitted = entries_added(before, ledger).filter(|entry| !is_open(entry)).count();
+        let limit = ledger["status"]["limit"].as_u64().unwrap_or(0);
+        if admitted > 0 && entries(ledger) > limit {
+            found.push(format!("at {}: {admitted} admitted above {limit}", version.revision));
+        }
+    });
+    found
+}
+
+/// A turn is opened by the entry of its number, and no entry goes before its turn is over or its workspace is gone.
+#[must_use]
+pub fn turns_have_entries(history: &[Version]) -> Vec<String> {
+    let mut found = BTreeMap::new();
+    Replay::walk(history, |world, version, _| {
+        if !matches!(version.id.kind.as_str(), "Workspace" | "AdmissionQueue") {
+            return;
+        }
+        let active = world.active();
+        let open = world.of_kind("Workspace").filter_map(|it| Some((it, open_turn(it)?)));
+        for (workspace, number) in open {
+            let is_its = |entry: &&&Value| {
+                entry["uid"] == workspace["metadata"]["uid"] && entry["attempt"] == json!(number)
+            };
+            if active.iter().find(is_its).is_none() {
+                let name = text(&workspace["metadata"]["name"]);
+                let what = format!("at {}: turn {number} of {name} has no slot", version.revision);
+                found.entry((uid(workspace), number)).or_insert(what);
+            }
+        }
+    });
+    found.into_values().collect()
+}
+
+/// No turn is opened twice.
+#[must_use]
+pub fn opened_once(history: &[Version]) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut opened = BTreeSet::new();
+    Replay::walk(history, |_, version, before| {
+        let object = &version.object;
+        let Some(number) = open_turn(object).filter(|_| version.id.kind == "Workspace") else {
+            return;
+        };
+        let is_new = before.and_then(open_turn) != Some(number);
+        if is_new && !opened.insert((uid(object), number)) {
+            let name = &version.id.key;
+            found.push(format!("at {}: turn {number} of {name} again", version.revision));
+        }
+    });
+    found
+}
+
+/// `lastTurn` never falls by a controller's write.
+#[must_use]
+pub fn turns_only_grow(history: &[Version]) -> Vec<String> {
+    let mut found = Vec::new();
+    Replay::walk(history, |_, version, before| {
+        let is_ours = version.id.kind == "Workspace" && version.by != "user";
+        let Some(before) = before.filter(|_| is_ours) else { return };
+        let (now, was) = (last_turn(&version.object), last_turn(before));
+        if now < was {
+            let name = &version.id.key;
+            found.push(format!(
+                "at {}: lastTurn of {name} fell from {was} to {now}",
+                version.revision
+            ));
+        }
+    });
+    found
+}
+
+/// Nobody is admitted while one with a lower first ticket in its status has waited for nothing but a slot ever since. One
+/// that is, was, or turns out to be held up by something else is passed over by right.
+#[must_use]
+pub fn fair_admission(history: &[Version]) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut held_up: BTreeSet<&str> = BTreeSet::new();
+    Replay::walk(history, |world, version, before| {
+        if version.id.kind == "Workspace" && is_held_up(&version.object) {
+            held_up.insert(uid(&version.object));
+        }
+        let Some(ledger) = ledger_write(version) else { return };
+        let active = world.active();
+        let waiting: Vec<(Ticket, &Value)> = world
+            .of_kind("Workspace")
+            .filter(|it| last_turn(it) == 0 && !held_up.contains(uid(it)))
+            .filter(|it| !active.iter().any(|entry| entry["uid"] == it["metadata"]["uid"]))
+            .filter_map(|it| Some((text(&it["status"]["ticket"]).parse().ok()?, it)))
+            .collect();
+        for entry in entries_added(before, ledger) {
+            let Ok(ticket) = text(&entry["ticket"]).parse::<Ticket>() else { continue };
+            for (lower, workspace) in waiting.iter().filter(|(lower, _)| *lower < ticket) {
+                let (name, who) = (text(&workspace["metadata"]["name"]), text(&entry["name"]));
+                let what = format!(
+                    "at {}: {who} ({ticket}) was admitted before {name} ({lower})",
+                    version.revision
+                );
+                found.push((uid(workspace), what));
+            }
+        }
+    });
+    found.retain(|(uid, _)| !held_up.contains(uid));
+    found.into_iter().map(|(_, what)| what).collect()
+}
+
+/// Whether a workspace waits for something else than a slot, as far as it says so itself.
+fn is_held_up(workspace: &Value) -> bool {
+    let conditions = items(&workspace["status"]["conditions"]).iter();
+    let mut admitted = conditions.filter(|it| it["type"] == "Admitted" && it["status"] == "False");
+    let waits = |reason: &str| matches!(reason, "Queued" | "SlotsBusy" | "Paused");
+    is_deleting(workspace)
+        || workspace["spec"]["suspended"] == json!(true)
+        || admitted.any(|it| !waits(text(&it["reason"])))
+}
+
+fn entries(ledger: &Value) -> u64 {
+    items(&ledger["status"]["active"]).len() as u64
+}
+
+fn open_turn(workspace: &Value) -> Option<i64> {
+    workspace["status"]["openTurn"]["number"].as_i64()
+}
+
+fn last_turn(workspace: &Value) -> i64 {
+    workspace["status"]["lastTurn"].as_i64().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::builders::key;
+    use crate::clock::VirtualClock;
+    use crate::world::World;
+
+    /// Two workspaces and a ledger, as tests write them.
+    struct Book {
+        world: World,
+    }
+
+    impl Book {
+        fn new() -> Self {
+            let world = World::new(&VirtualClock::default());
+            let make = |kind: &str, name: &str| {
+                world.create_value(json!({
+                    "apiVersion": "pelotech.ot/v1alpha1", "kind": kind, "metadata": {"name": name},
+                }))
+            };
+            make("AdmissionQueue", "workspaces");
+            make("Workspace", "a");
+            make("Workspace", "b");
+            Self { world }
+        }
+
+        /// The ledger holds turn 1 of these; `a` has ticket 1, `b` ticket 2.
+        fn active(self, limit: u64, names: &[&str]) -> Self {
+            let entry = |name: &&str| {
+                let uid =
+                    self.world.get("Workspace", &key(name)).unwrap()["metadata"]["uid"].clone();
+                let ticket = if *name == "a" { "1" } else { "2" };
+                json!({"namespace": "", "name": name, "uid": uid, "attempt": 1, "ticket": ticket})
+            };
+            let entries: Vec<Value> = names.iter().map(entry).collect();
+            self.world.edit("AdmissionQueue", &key("workspaces"), |queue| {
+                queue["status"] = json!({"limit": limit, "active": entries});
+            });
+            self
+        }
+
+        fn status(self, name: &str, fields: Value) -> Self {
+            let target = otctl_kit::cluster::Target::new::<otctl_types::Workspace>(None, name);
+            let patch = json!({"status": fields});
+            let request = otctl_kit::cluster::Request::PatchStatus { target, patch };
+            self.world.request("controller", request).unwrap();
+            self
+        }
+
+        fn open(self, name: &str) -> Self {
+            self.status(name, json!({"lastTurn": 1, "openTurn": {"number": 1}}))
+        }
+
+        fn close(self, name: &str) -> Self {
+            self.status(name, json!({"openTurn": null}))
+        }
+
+        fn found(&self, find: fn(&[Version]) -> Vec<String>, wanted: &str) {
+            let found = self.world.history(find).join("\n");
+            let is_as_wanted =
+                if wanted.is_empty() { found.is_empty() } else { found.contains(wanted) };
+            assert!(is_as_wanted, "\"{wanted}\" in: {found}");
+        }
+    }
+
+    #[test]
+    fn a_history_by_the_book_has_no_violations() {
+        let book = Book::new().status("a", json!({"ticket": "1"})).active(1, &["a"]).open("a");
+        let book = book.status("b", json!({"ticket": "2"})).close("a").active(1, &["b"]).open("b");
+        book.close("b").active(1, &[]).found(intact, "");
+    }
+
+    #[test]
+    fn slots_above_the_limit_are_found() {
+        Book::new().active(1, &["a", "b"]).found(never_above_limit, "2 slots of 1");
+        Book::new().active(1, &["a", "b"]).found(always, "2 admitted above 1");
+        let lowered = Book::new().active(2, &["a", "b"]).active(1, &["a", "b"]).active(1, &["a"]);
+        lowered.found(never_above_limit, "");
+        let lost = Book::new().active(2, &["a", "b"]).open("a").open("b").active(1, &[]);
+        lost.active(1, &["a", "b"]).found(always, "");
+    }
+
+    #[test]
+    fn a_turn_without_a_slot_and_one_that_is_opened_twice_are_found() {
+        Book::new()
+            .active(1, &["b"])
+            .open("a")
+            .found(turns_have_entries, "turn 1 of a has no slot");
+        let twice = Book::new().active(1, &["a"]).open("a").close("a").open("a");
+        twice.found(opened_once, "turn 1 of a again");
+        let back = Book::new().open("a").status("a", json!({"lastTurn": 0}));
+        back.found(turns_only_grow, "lastTurn of a fell from 1 to 0");
+    }
+
+    #[test]
+    fn overtaking_is_found_and_passing_over_is_not() {
+        let waiting = || Book::new().status("a", json!({"ticket": "1"}));
+        waiting().active(1, &["b"]).found(fair_admission, "b (2) was admitted before a (1)");
+        let admitted = json!([{"type": "Admitted", "status": "False", "reason": "AwaitingImages"}]);
+        let passed_over = waiting().active(1, &["b"]).status("a", json!({"conditions": admitted}));
+        passed_over.found(fair_admission, "");
+        let inverted = Book::new().status("a", json!({"ticket": "2"}));
+        inverted.status("b", json!({"ticket": "1"})).found(intact, "a has first ticket 2");
+    }
+}
