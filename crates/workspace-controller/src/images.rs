@@ -14,6 +14,10 @@ use crate::children::image;
 pub enum Disk {
     /// It is usable.
     Available(Box<Current>),
+    /// The machine has a disk of its own already, and needs the image no more.
+    Copied,
+    /// It has one, made from this revision, and the entry pins another.
+    CopiedFrom(String),
     /// There is none, and the entry says how it is made.
     ToMake,
     /// There is none, and the entry does not say how it is made.
@@ -40,32 +44,46 @@ pub struct Lack {
 }
 
 impl Disk {
-    /// What an entry has of `found`, the object of that name. `made_from` is the revision that its disk was made from.
-    pub fn of(entry: &VirtualMachine, found: Option<&VMDiskImage>, made_from: Option<&str>) -> Self {
-        let Some(found) = found else {
-            return if entry.spec.image.is_some() { Self::ToMake } else { Self::NotFound };
-        };
-        if found.metadata.deletion_timestamp.is_some() {
-            return Self::Terminating;
-        }
-        let wanted = entry.spec.image.as_ref();
-        if let Some(field) = wanted.and_then(|wanted| image::differs(wanted, &found.spec)) {
+    /// What an entry has of `found`, the object of that name. `had` is the revision that its own disk was made from, or that
+    /// was usable when it had its start.
+    pub fn of(entry: &VirtualMachine, found: Option<&VMDiskImage>, had: Option<&str>) -> Self {
+        let living = found.filter(|found| found.metadata.deletion_timestamp.is_none());
+        let asked = entry.spec.image.as_ref().zip(living);
+        if let Some(field) = asked.and_then(|(asked, found)| image::differs(asked, &found.spec)) {
             return Self::Differs(field);
         }
-        let status = found.status.as_ref();
-        let is_available =
-            status.is_some_and(|it| condition::is_true(&it.conditions, condition::AVAILABLE));
-        let current = status.and_then(|status| status.current.as_ref()).filter(|_| is_available);
-        match current {
-            Some(current) => Self::current(entry, current, made_from),
+        if let (Some(_), Some(revision)) = (&entry.spec.instance, had) {
+            return Self::copied(entry, revision);
+        }
+        match (found, living) {
+            (_, Some(living)) => Self::living(entry, living, had),
+            (Some(_), None) => Self::Terminating,
+            (None, None) if entry.spec.image.is_some() => Self::ToMake,
+            (None, None) => Self::NotFound,
+        }
+    }
+
+    /// Whatever became of the image since.
+    fn copied(entry: &VirtualMachine, revision: &str) -> Self {
+        match &entry.spec.revision {
+            Some(pinned) if pinned != revision => Self::CopiedFrom(revision.to_owned()),
+            Some(_) | None => Self::Copied,
+        }
+    }
+
+    fn living(entry: &VirtualMachine, found: &VMDiskImage, had: Option<&str>) -> Self {
+        let Some(status) = &found.status else { return Self::unavailable(found) };
+        let is_available = condition::is_true(&status.conditions, condition::AVAILABLE);
+        match status.current.as_ref().filter(|_| is_available) {
+            Some(current) => Self::current(entry, current, had),
             None => Self::unavailable(found),
         }
     }
 
-    /// What a disk was made from already counts, whatever is current.
-    fn current(entry: &VirtualMachine, current: &Current, made_from: Option<&str>) -> Self {
+    /// What was usable once stays so, whatever is current.
+    fn current(entry: &VirtualMachine, current: &Current, had: Option<&str>) -> Self {
         match &entry.spec.revision {
-            Some(pinned) if *pinned != current.revision && made_from != Some(pinned) => {
+            Some(pinned) if *pinned != current.revision && had != Some(pinned) => {
                 Self::OtherRevision(current.revision.clone())
             }
             Some(_) | None => Self::Available(Box::new(current.clone())),
@@ -84,7 +102,12 @@ impl Disk {
 
     /// Whether a slot could be used now: the disk is there, or can be made.
     pub fn is_usable(&self) -> bool {
-        matches!(self, Self::Available(_) | Self::ToMake)
+        self.is_there() || *self == Self::ToMake
+    }
+
+    /// Whether the machine could run now.
+    pub fn is_there(&self) -> bool {
+        matches!(self, Self::Available(_) | Self::Copied | Self::CopiedFrom(_))
     }
 
     /// Whether only a person can help.
@@ -96,7 +119,14 @@ impl Disk {
     pub fn lack(&self, entry: &VirtualMachine) -> Option<Lack> {
         let name = &entry.spec.vm_disk_image_name;
         let (reason, message) = match self {
-            Self::Available(_) => return None,
+            Self::Available(_) | Self::Copied => return None,
+            Self::CopiedFrom(revision) => (
+                Reason::RevisionNotFound,
+                format!(
+                    "the disk of entry '{}' was made from revision {revision} of VMDiskImage '{name}', and holds what its guest wrote: it is not replaced. Pin that revision, or remove the entry and add it again",
+                    entry.name
+                ),
+            ),
             Self::ToMake => (Reason::Creating, format!("VMDiskImage '{name}' is to be made")),
             Self::NotFound => (
                 Reason::ImageNotFound,

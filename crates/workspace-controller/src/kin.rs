@@ -1,22 +1,24 @@
 //! Whose an object is: by its controller owner's UID and by nothing else, but for one that has lost its owner and carries
-//! a child's name and our labels.
+//! a child's name and our label. Which child it is, its name says: labels can be taken off.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt};
-use otctl_kit::store::Key;
+use otctl_kit::store::{Key, Scoped, Store};
 use otctl_types::Workspace;
-use otctl_types::names::{ENTRY_LABEL, OWNER_LABEL, REVISION_ANNOTATION};
+use otctl_types::names::{OWNER_LABEL, REVISION_ANNOTATION};
+use otctl_types::workspace::VirtualMachine;
 
-use crate::names;
+use crate::{names, parts};
 
 /// Whose an object of a child's name is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
     /// The workspace controls it.
     Ours,
-    /// Nobody owns it, and its labels say that it was made for this workspace: it is taken back.
+    /// Nobody owns it, and its label says that it was made for this workspace: it is taken back.
     Orphaned,
     /// Somebody else's.
     Foreign,
@@ -25,21 +27,16 @@ pub enum Whose {
 /// Whose an object of a child's name is.
 pub fn whose(metadata: &ObjectMeta, workspace: &Workspace) -> Whose {
     let uid = workspace.metadata.uid.as_deref().unwrap_or_default();
-    let mut owners = metadata.owner_references.iter().flatten();
-    let is_made_for_us = || {
-        let labels = metadata.labels.as_ref();
-        labels.and_then(|labels| labels.get(OWNER_LABEL)).is_some_and(|label| label == uid)
-    };
-    match owners.find(|owner| owner.controller == Some(true)) {
+    let owners = metadata.owner_references.as_deref().unwrap_or_default();
+    let label = metadata.labels.as_ref().and_then(|labels| labels.get(OWNER_LABEL));
+    match owners.iter().find(|owner| owner.controller == Some(true)) {
         Some(owner) if owner.uid == uid => Whose::Ours,
-        None if metadata.owner_references.iter().flatten().next().is_none() && is_made_for_us() => {
-            Whose::Orphaned
-        }
+        None if owners.is_empty() && label.is_some_and(|label| label == uid) => Whose::Orphaned,
         Some(_) | None => Whose::Foreign,
     }
 }
 
-/// Names of the children that a workspace has or will have, by kind.
+/// Names of the children that a workspace has or will have, by kind. Those of claims depend on revisions.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
     /// Of Services.
@@ -52,40 +49,105 @@ pub struct Wanted {
     pub networks: BTreeSet<String>,
 }
 
-/// Names of the children of `workspace`.
-pub fn of_children(workspace: &Workspace) -> Wanted {
-    let (machines, containers) = (&workspace.spec.virtual_machines, &workspace.spec.containers);
-    let (name, uid) = (workspace.name_any(), workspace.uid().unwrap_or_default());
-    let named = |entry: &str| names::child_name(&name, &uid, entry);
-    let runs = machines.iter().filter(|entry| entry.spec.instance.is_some());
-    let deployments: BTreeSet<String> = containers.iter().map(|it| named(&it.name)).collect();
-    let of_machines = machines.iter().map(|it| named(&it.name));
-    Wanted {
-        services: of_machines.chain(deployments.iter().cloned()).collect(),
-        machines: runs.map(|it| named(&it.name)).collect(),
-        networks: [names::policy_name(&name, &uid)].into(),
-        deployments,
+impl Wanted {
+    /// Whether nothing of it has pods.
+    pub fn are_without_workloads(&self) -> bool {
+        self.deployments.is_empty() && self.machines.is_empty()
     }
 }
 
-/// The entry that a child was made for.
-pub fn entry_of(metadata: &ObjectMeta) -> Option<&str> {
-    metadata.labels.as_ref()?.get(ENTRY_LABEL).map(String::as_str)
+/// Names of the children of `workspace`.
+pub fn of_children(workspace: &Workspace) -> Wanted {
+    let (machines, containers) = (&workspace.spec.virtual_machines, &workspace.spec.containers);
+    let runs = machines.iter().filter(|entry| entry.spec.instance.is_some());
+    let policy = workspace.spec.network.isolate.then(|| policy_name(workspace));
+    Wanted {
+        services: parts::names(workspace).map(|entry| child_name(workspace, entry)).collect(),
+        deployments: containers.iter().map(|it| child_name(workspace, &it.name)).collect(),
+        machines: runs.map(|it| child_name(workspace, &it.name)).collect(),
+        networks: policy.into_iter().collect(),
+    }
 }
 
-/// The revision of the image that a claim was made from.
+/// Name of the Service, and of the Deployment or machine, of an entry.
+pub fn child_name(workspace: &Workspace, entry: &str) -> String {
+    names::child_name(&workspace.name_any(), &uid(workspace), entry)
+}
+
+/// Name of the network policy.
+pub fn policy_name(workspace: &Workspace) -> String {
+    names::policy_name(&workspace.name_any(), &uid(workspace))
+}
+
+/// Name of the claim of an entry that is made from that revision.
+pub fn claim_name(workspace: &Workspace, entry: &str, revision: &str) -> String {
+    names::claim_name(&workspace.name_any(), &uid(workspace), entry, revision)
+}
+
+/// The entry with a machine whose disk a claim of that name is, made from whatever revision. What a name tells of a
+/// revision it tells of itself as well.
+pub fn entry_of_claim<'a>(workspace: &'a Workspace, claim: &str) -> Option<&'a VirtualMachine> {
+    let (_, revision) = claim.rsplit_once('-')?;
+    let mut machines = workspace.spec.virtual_machines.iter();
+    machines.find(|entry| {
+        entry.spec.instance.is_some() && claim_name(workspace, &entry.name, revision) == claim
+    })
+}
+
+/// The revision of the image that a claim says it was made from.
 pub fn revision_of(metadata: &ObjectMeta) -> Option<&str> {
     metadata.annotations.as_ref()?.get(REVISION_ANNOTATION).map(String::as_str)
+}
+
+/// The children that `workspace` has, and those of the wanted `names` that have lost their owner.
+pub fn ours<K>(
+    store: &Scoped<K>,
+    workspace: &Workspace,
+    namespace: &str,
+    names: &BTreeSet<String>,
+) -> Vec<Arc<K>>
+where
+    K: Resource<DynamicType = ()> + Send + Sync + 'static,
+{
+    let mut ours = store.owned_by(namespace, &uid(workspace));
+    let wanted = names.iter().filter_map(|name| store.get(&Key::new(namespace, name)));
+    ours.extend(wanted.filter(|found| whose(found.meta(), workspace) == Whose::Orphaned));
+    ours
+}
+
+/// The workspaces that an object concerns which may be, or may be in the way of, a child of theirs: its controller, and
+/// whoever has a child of its name.
+pub fn concerned(metadata: &ObjectMeta, workspaces: &Store<Workspace>) -> BTreeSet<Key> {
+    let name = metadata.name.as_deref().unwrap_or_default();
+    let by_name = name.rsplit_once("--").map(|(workspace, _)| Key::new("", workspace));
+    let by_name = by_name.filter(|key| workspaces.get(key).is_some());
+    let by_hash = || {
+        let all = workspaces.all().into_iter();
+        all.filter(|workspace| has_child(workspace, name)).map(|workspace| Key::of(&*workspace))
+    };
+    let is_hashed = by_name.is_none() && name.starts_with("w-");
+    let by_hash = is_hashed.then(by_hash).into_iter().flatten();
+    owner_key(metadata).into_iter().chain(by_name).chain(by_hash).collect()
+}
+
+/// Whether a child of `workspace` has that name; a claim's goes on with its revision.
+fn has_child(workspace: &Workspace, name: &str) -> bool {
+    let is_of = |child: String| {
+        name.strip_prefix(&child).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    };
+    parts::names(workspace).any(|entry| is_of(child_name(workspace, entry)))
+        || policy_name(workspace) == name
 }
 
 /// The key of the workspace that controls an object.
 pub fn owner_key(metadata: &ObjectMeta) -> Option<Key> {
     let mut owners = metadata.owner_references.iter().flatten();
-    let is_workspace = |kind: &str, version: &str| {
-        kind == Workspace::kind(&()) && version == Workspace::api_version(&())
-    };
-    let owner = owners.find(|owner| {
-        owner.controller == Some(true) && is_workspace(&owner.kind, &owner.api_version)
+    let owner = owners.find(|owner| owner.controller == Some(true)).filter(|owner| {
+        owner.kind == Workspace::kind(&()) && owner.api_version == Workspace::api_version(&())
     })?;
     Some(Key::new("", &owner.name))
+}
+
+fn uid(workspace: &Workspace) -> String {
+    workspace.uid().unwrap_or_default()
 }

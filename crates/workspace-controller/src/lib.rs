@@ -27,6 +27,7 @@ pub mod kin;
 pub mod machines;
 pub mod metrics;
 pub mod names;
+pub mod needs;
 pub mod owned;
 pub mod parts;
 pub mod queue;

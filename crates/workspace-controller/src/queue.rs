@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use kube::core::ObjectMeta;
@@ -15,18 +14,19 @@ use otctl_kit::cluster::{ApiError, Cluster, Target};
 use otctl_kit::expectations::Expectation;
 use otctl_kit::plan::Next;
 use otctl_kit::reader::Reader;
-use otctl_kit::store::{Key, Version};
+use otctl_kit::store::Version;
 use otctl_queue::{Line, Member, Place, PolicySource, Trace, Want, Work};
+use otctl_types::Workspace;
 use otctl_types::names::{WORKSPACE_CONTROLLER, WORKSPACE_QUEUE};
 use otctl_types::queue::ActiveEntry;
-use otctl_types::{VMDiskImage, Workspace};
 use policy::admission::{Eligibility, Limits};
 use policy::{Policy, Ticket};
 
 use crate::config::Site;
-use crate::images::Disk;
+use crate::needs::Needs;
 use crate::parts;
 use crate::views::Views;
+use crate::workspace::observe::Ground;
 
 /// How often a namespace that takes nothing new is looked at.
 pub const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(10);
@@ -48,6 +48,13 @@ impl Waiting {
             ticket: ticket.and_then(|text| text.parse().ok()),
             workspace,
         }
+    }
+
+    /// Whether something of it has not had its start, and is not having it.
+    fn lacks_a_start(&self) -> bool {
+        self.workspace.metadata.deletion_timestamp.is_none()
+            && self.open().is_none()
+            && parts::unstarted(&self.workspace).next().is_some()
     }
 }
 
@@ -137,17 +144,20 @@ impl Line for Workspaces {
         self.views.workspaces.all().into_iter().map(Waiting::of).map(Arc::new).collect()
     }
 
+    /// Looked at of those only that want something.
     fn facts(&self, members: &[Arc<Waiting>]) -> Facts {
         let mut facts = Facts::default();
-        for member in members {
-            match self.namespace_of(&member.workspace) {
-                None => drop(facts.refused.insert(member.uid.clone())),
-                Some(namespace) => {
-                    let blocked = self.blocked(&member.workspace, &namespace);
-                    facts.blocked.extend(blocked.map(|why| (member.uid.clone(), why)));
-                    facts.namespaces.insert(member.uid.clone(), namespace);
-                }
+        for member in members.iter().filter(|member| member.lacks_a_start()) {
+            let workspace = &member.workspace;
+            let namespace = parts::namespace(workspace, &self.site.settings);
+            if self.site.problem_of_namespace(&namespace).is_some() {
+                facts.refused.insert(member.uid.clone());
+                continue;
             }
+            let needs = Needs::seen(&self.views, workspace, &namespace);
+            let lack = needs.conflict().or_else(|| needs.obstacle(workspace));
+            facts.blocked.extend(lack.map(|lack| (member.uid.clone(), lack.reason.as_str())));
+            facts.namespaces.insert(member.uid.clone(), namespace);
         }
         facts
     }
@@ -164,14 +174,8 @@ impl Line for Workspaces {
             .filter_map(|member| observed.facts.namespaces.get(&member.uid).cloned())
             .collect();
         for namespace in asked {
-            let found = reader.get::<Namespace>(None, &namespace).await?;
-            let why = match found {
-                None => Some("NamespaceNotFound"),
-                Some(found) if found.metadata.deletion_timestamp.is_some() => {
-                    Some("NamespaceTerminating")
-                }
-                Some(_) => None,
-            };
+            let ground = Ground::of(reader, &namespace).await?;
+            let why = ground.lack(&namespace).map(|lack| lack.reason.as_str());
             observed.facts.grounds.extend(why.map(|why| (namespace, why)));
         }
         Ok(())
@@ -195,21 +199,17 @@ impl Line for Workspaces {
     }
 
     fn want(observed: &Observed, member: &Waiting, _: &Policy, now: Timestamp) -> Want {
-        let workspace = &member.workspace;
-        let is_at_rest = workspace.metadata.deletion_timestamp.is_some()
-            || member.open().is_some()
-            || observed.facts.refused.contains(&member.uid)
-            || parts::unstarted(workspace).next().is_none();
-        if is_at_rest {
+        if !member.lacks_a_start() || observed.facts.refused.contains(&member.uid) {
             return Want::Nothing;
         }
-        if workspace.spec.suspended {
+        if member.is_suspended() {
             let has_place = member.ticket_text().is_some();
             return if has_place { Want::GiveUpPlace } else { Want::Nothing };
         }
-        let eligibility = blocked(observed, member).map_or(Eligibility::Eligible, |why| Eligibility::Blocked {
-            why: why.to_owned(),
-        });
+        let eligibility = match blocked(observed, member) {
+            Some(why) => Eligibility::Blocked { why: why.to_owned() },
+            None => Eligibility::Eligible,
+        };
         Want::Slot { place: place(member, now), eligibility }
     }
 
@@ -222,40 +222,11 @@ impl Line for Workspaces {
     }
 }
 
-impl Workspaces {
-    fn namespace_of(&self, workspace: &Workspace) -> Option<String> {
-        let namespace = parts::namespace(workspace, &self.site.settings);
-        self.site.problem_of_namespace(&namespace).is_none().then_some(namespace)
-    }
-
-    /// What keeps the workspace from using a slot: a disk that is neither there nor to be made, machines without KubeVirt.
-    fn blocked(&self, workspace: &Workspace, namespace: &str) -> Option<&'static str> {
-        let wanted = parts::machines_to_start(workspace);
-        let lack = wanted.iter().find_map(|entry| {
-            let key = Key::new(namespace, &entry.spec.vm_disk_image_name);
-            let found: Option<Arc<VMDiskImage>> = self.views.images.get(&key);
-            let made_from = parts::made_from(workspace, &entry.name);
-            let disk = Disk::of(entry, found.as_deref(), made_from);
-            disk.lack(entry).filter(|_| !disk.is_usable())
-        });
-        let has_kubevirt = self.views.machines.is_synced(namespace);
-        let needs_kubevirt = wanted.iter().any(|entry| entry.spec.instance.is_some());
-        lack.map(|lack| lack.reason.as_str())
-            .or((needs_kubevirt && !has_kubevirt).then_some("KubeVirtNotInstalled"))
-    }
-}
-
-/// Something of it has not had its start, and nobody and nothing holds it back but the line.
+/// Whether nobody and nothing holds it back but the line.
 fn waits(observed: &Observed, member: &Waiting) -> bool {
-    let workspace = &member.workspace;
-    let is_free = |facts: &Facts| {
-        !facts.blocked.contains_key(&member.uid) && !facts.refused.contains(&member.uid)
-    };
-    workspace.metadata.deletion_timestamp.is_none()
-        && !workspace.spec.suspended
-        && member.open().is_none()
-        && is_free(&observed.facts)
-        && parts::unstarted(workspace).next().is_some()
+    let facts = &observed.facts;
+    let is_free = !facts.blocked.contains_key(&member.uid) && !facts.refused.contains(&member.uid);
+    is_free && member.lacks_a_start() && !member.is_suspended()
 }
 
 fn blocked(observed: &Observed, member: &Waiting) -> Option<&'static str> {

@@ -5,20 +5,22 @@ use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
-use kube::ResourceExt;
+use kube::{Resource, ResourceExt};
 use otctl_types::Workspace;
 use otctl_types::condition::Reason;
 use otctl_types::names::ENTRY_LABEL;
 use otctl_types::workspace::{
-    Container, ContainerReport, ContainerState, VirtualMachine as MachineEntry, VirtualMachineReport,
+    Container, ContainerReport, ContainerState, VirtualMachine as MachineEntry,
+    VirtualMachineReport,
 };
 
-use crate::aggregate;
+use crate::aggregate::{self, Part};
 use crate::children::{self, Facts};
 use crate::images::{Disk, Lack};
 use crate::isolation;
 use crate::kin;
 use crate::machines::VirtualMachine;
+use crate::parts;
 use crate::workspace::observe::Observed;
 
 /// What is known of a part.
@@ -58,12 +60,9 @@ impl Observed {
         Report {
             is_ready: is_made && part.state == ContainerState::Running,
             is_made,
-            is_degraded: matches!(part.state, ContainerState::Degraded | ContainerState::Failed),
+            is_degraded: is_broken(&part),
             runs_machine: false,
-            lack: Lack {
-                reason: part.reason,
-                message: format!("container '{}': {}", entry.name, part.message),
-            },
+            lack: lack("container", &entry.name, &part),
             machine: None,
             container: Some(ContainerReport {
                 name: entry.name.clone(),
@@ -75,60 +74,56 @@ impl Observed {
     }
 
     fn machine_part(&self, entry: &MachineEntry) -> Report {
-        let disk = self.disks.get(&entry.name);
-        let image = self.images.get(&entry.spec.vm_disk_image_name);
-        let service = self.service(&entry.name);
-        let machine = self.machine(&entry.name);
-        let of_disk = disk.and_then(|disk| disk.lack(entry));
-        let runs_machine = entry.spec.instance.is_some();
-        let running = entry.spec.instance.as_ref().map(|instance| {
-            aggregate::machine(instance, machine, &self.pods_of(&entry.name))
+        let of_disk = self.needs.disks.get(&entry.name).and_then(|disk| disk.lack(entry));
+        let part = entry.spec.instance.as_ref().map(|instance| {
+            aggregate::machine(instance, self.machine(&entry.name), &self.pods_of(&entry.name))
         });
-        // What was cloned needs its image no more.
-        let has_disk = if runs_machine { self.claim(&entry.name).is_some() } else { of_disk.is_none() };
-        let is_made = service.is_some() && (!runs_machine || (has_disk && machine.is_some()));
-        let of_machine = running.as_ref().filter(|part| part.state != ContainerState::Running);
-        let lack = of_disk.clone().filter(|_| !has_disk).or_else(|| {
-            let part = of_machine?;
-            Some(Lack {
-                reason: part.reason,
-                message: format!("virtual machine '{}': {}", entry.name, part.message),
-            })
-        });
-        let is_broken = |part: &aggregate::Part| {
-            matches!(part.state, ContainerState::Degraded | ContainerState::Failed)
-        };
-        let message = of_disk.or_else(|| lack.clone()).map(|lack| lack.message);
+        let is_made = self.service(&entry.name).is_some()
+            && (part.is_none() || self.machine(&entry.name).is_some());
+        let of_machine = part.as_ref().filter(|part| part.state != ContainerState::Running);
+        let of_machine = of_machine.map(|part| lack("virtual machine", &entry.name, part));
+        let lack = of_disk.or(of_machine);
         Report {
-            is_ready: is_made && has_disk && lack.is_none(),
+            is_ready: is_made && lack.is_none(),
             is_made,
-            is_degraded: running.as_ref().is_some_and(is_broken),
-            runs_machine,
+            is_degraded: part.as_ref().is_some_and(is_broken),
+            runs_machine: part.is_some(),
+            container: None,
+            machine: Some(self.machine_report(entry, lack.as_ref())),
             lack: lack.unwrap_or_else(|| Lack {
                 reason: Reason::Creating,
                 message: format!("virtual machine '{}' is being made", entry.name),
             }),
-            container: None,
-            machine: Some(VirtualMachineReport {
-                name: entry.name.clone(),
-                phase: match image {
-                    None => Some("NotFound".to_owned()),
-                    Some(image) => image.status.as_ref().and_then(|status| status.phase).map(|phase| format!("{phase:?}")),
-                },
-                message,
-                image: Some(entry.spec.vm_disk_image_name.clone()),
-                revision: self.revision(&entry.name, disk),
-                machine: machine.and_then(|machine| machine.status.as_ref()?.printable_status.clone()),
-                service: service.map(|service| service.name_any()),
-            }),
         }
     }
 
-    /// Once a revision is used it stays on record.
-    fn revision(&self, entry: &str, disk: Option<&Disk>) -> Option<String> {
-        self.made_from(entry).or_else(|| match disk {
-            Some(Disk::Available(current)) => Some(current.revision.clone()),
-            _ => None,
+    fn machine_report(&self, entry: &MachineEntry, lack: Option<&Lack>) -> VirtualMachineReport {
+        let image = self.needs.images.get(&entry.spec.vm_disk_image_name);
+        let phase = image.map(|image| image.status.as_ref().and_then(|status| status.phase));
+        let machine = self.machine(&entry.name).and_then(|machine| machine.status.as_ref());
+        VirtualMachineReport {
+            name: entry.name.clone(),
+            phase: match phase {
+                None => Some("NotFound".to_owned()),
+                Some(phase) => phase.map(|phase| format!("{phase:?}")),
+            },
+            message: lack.map(|lack| lack.message.clone()),
+            image: Some(entry.spec.vm_disk_image_name.clone()),
+            revision: self.revision(entry),
+            machine: machine.and_then(|status| status.printable_status.clone()),
+            service: self.service(&entry.name).map(|service| service.name_any()),
+        }
+    }
+
+    /// The revision that is used; once it is, it stays on record.
+    fn revision(&self, entry: &MachineEntry) -> Option<String> {
+        let workspace = self.workspace.as_ref()?;
+        self.needs.made_from(workspace, entry).or_else(|| {
+            let is_used = entry.spec.instance.is_none() && self.service(&entry.name).is_some();
+            match self.needs.disks.get(&entry.name).filter(|_| is_used)? {
+                Disk::Available(current) => Some(current.revision.clone()),
+                _ => None,
+            }
         })
     }
 
@@ -142,31 +137,44 @@ impl Observed {
         }
     }
 
-    /// The Service of an entry.
+    /// The Service of an entry; like every child, it counts while it is there, also when it is going.
     pub fn service(&self, entry: &str) -> Option<&Service> {
-        of_entry(&self.services, entry)
+        self.of_entry(&self.services, entry)
     }
 
     /// The Deployment of an entry.
     pub fn deployment(&self, entry: &str) -> Option<&Deployment> {
-        of_entry(&self.deployments, entry)
+        self.of_entry(&self.deployments, entry)
     }
 
     /// The machine of an entry.
     pub fn machine(&self, entry: &str) -> Option<&VirtualMachine> {
-        of_entry(&self.machines, entry)
+        self.of_entry(&self.machines, entry)
     }
 
     /// The claim of an entry.
     pub fn claim(&self, entry: &str) -> Option<&PersistentVolumeClaim> {
-        of_entry(&self.claims, entry)
+        self.needs.claim(self.workspace.as_ref()?, entry)
+    }
+
+    /// Whether something was made for an entry.
+    pub fn has_child(&self, entry: &str) -> bool {
+        self.service(entry).is_some()
+            || self.deployment(entry).is_some()
+            || self.machine(entry).is_some()
+    }
+
+    /// Whether something of it has pods, or will have.
+    pub fn has_workloads(&self) -> bool {
+        !(self.deployments.is_empty() && self.machines.is_empty() && self.pods.is_empty())
     }
 
     /// The address of every entry that has one.
     pub fn addresses(&self) -> BTreeMap<String, String> {
-        let known = self.services.iter().filter_map(|service| {
-            let entry = kin::entry_of(&service.metadata)?;
-            Some((entry.to_owned(), children::service::address(service)?.to_owned()))
+        let entries = self.workspace.iter().flat_map(|workspace| parts::names(workspace));
+        let known = entries.filter_map(|entry| {
+            let address = children::service::address(self.service(entry)?)?;
+            Some((entry.to_owned(), address.to_owned()))
         });
         known.collect()
     }
@@ -178,7 +186,8 @@ impl Observed {
 
     /// A machine that a network policy does not cover.
     pub fn secondary_network(&self) -> Option<String> {
-        let uncovered = self.machines.iter().find(|machine| isolation::has_secondary_network(machine));
+        let uncovered =
+            self.machines.iter().find(|machine| isolation::has_secondary_network(machine));
         uncovered.map(|machine| machine.name_any())
     }
 
@@ -186,9 +195,19 @@ impl Observed {
         let is_of = |pod: &&Arc<Pod>| pod.labels().get(ENTRY_LABEL).is_some_and(|it| it == entry);
         self.pods.iter().filter(is_of).cloned().collect()
     }
+
+    /// By its name: labels can be taken off.
+    fn of_entry<'a, K: Resource>(&self, children: &'a [Arc<K>], entry: &str) -> Option<&'a K> {
+        let name = kin::child_name(self.workspace.as_ref()?, entry);
+        children.iter().find(|child| child.meta().name.as_ref() == Some(&name)).map(|it| &**it)
+    }
 }
 
-/// The child of an entry; one that is going counts while it is there.
-fn of_entry<'a, K: kube::Resource>(children: &'a [Arc<K>], entry: &str) -> Option<&'a K> {
-    children.iter().find(|child| kin::entry_of(child.meta()) == Some(entry)).map(|child| &**child)
+fn is_broken(part: &Part) -> bool {
+    matches!(part.state, ContainerState::Degraded | ContainerState::Failed)
+}
+
+fn lack(what: &str, entry: &str, part: &Part) -> Lack {
+    let words = if part.message.is_empty() { "it is on its way" } else { &part.message };
+    Lack { reason: part.reason, message: format!("{what} '{entry}': {words}") }
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use kube::{Resource, ResourceExt};
 use otctl_kit::store::{Key, Scoped, Store};
-use otctl_types::names::{OWNER_LABEL, WORKSPACE_LABEL};
+use otctl_types::names::WORKSPACE_LABEL;
 use otctl_types::{AdmissionQueueStatus, VMDiskImage, Workspace};
 
 use crate::images;
@@ -14,7 +14,8 @@ use crate::views::{Views, queue_key};
 /// Wakes a key.
 pub type Wake = Arc<dyn Fn(&Key) + Send + Sync>;
 
-/// Any change of a workspace, an image, the ledger or the policy may admit somebody or free a slot.
+/// Any change of a workspace, an image, the ledger or the policy may admit somebody or free a slot; so may an object that was
+/// in somebody's way.
 pub fn wire_queue(wake: &Wake, views: &Views) {
     wake_queue(wake, &views.workspaces);
     wake_queue(wake, &views.queues);
@@ -23,7 +24,26 @@ pub fn wire_queue(wake: &Wake, views: &Views) {
     views.images.subscribe(move |_| of_image(&queue_key()));
     let of_kind = wake.clone();
     views.machines.when_synced(move || of_kind(&queue_key()));
+    of_strangers(wake, views, &views.networks);
+    of_strangers(wake, views, &views.services);
+    of_strangers(wake, views, &views.deployments);
+    of_strangers(wake, views, &views.claims);
+    of_strangers(wake, views, &views.machines);
     wake(&queue_key());
+}
+
+fn of_strangers<K: Resource<DynamicType = ()> + Send + Sync + 'static>(
+    wake: &Wake,
+    views: &Views,
+    store: &Scoped<K>,
+) {
+    let (wake, workspaces) = (wake.clone(), views.workspaces.clone());
+    store.subscribe(move |object| {
+        let meta = object.meta();
+        if kin::owner_key(meta).is_none() && !kin::concerned(meta, &workspaces).is_empty() {
+            wake(&queue_key());
+        }
+    });
 }
 
 fn wake_queue<K: Resource<DynamicType = ()> + Send + Sync + 'static>(
@@ -34,14 +54,15 @@ fn wake_queue<K: Resource<DynamicType = ()> + Send + Sync + 'static>(
     store.subscribe(move |_| wake(&queue_key()));
 }
 
-/// A change of a workspace, of what it owns, of an image that it names, or of a policy beside its own.
+/// A change of a workspace, of a child, of what is in a child's way, of an image that it names, or of a policy beside its
+/// own.
 pub fn wire_workspaces(wake: &Wake, views: &Views) {
     let each = wake.clone();
     views.workspaces.subscribe(move |workspace| each(&Key::of(workspace)));
-    wake_owner(wake, &views.services);
-    wake_owner(wake, &views.deployments);
-    wake_owner(wake, &views.claims);
-    wake_owner(wake, &views.machines);
+    wake_concerned(wake, views, &views.services);
+    wake_concerned(wake, views, &views.deployments);
+    wake_concerned(wake, views, &views.claims);
+    wake_concerned(wake, views, &views.machines);
     wake_owner_of_pod(wake, views);
     wake_users(wake, views);
     wake_neighbours(wake, views);
@@ -50,16 +71,14 @@ pub fn wire_workspaces(wake: &Wake, views: &Views) {
     views.machines.when_synced(move || wake_all(&of_kind, &workspaces));
 }
 
-/// One that has lost its owner reference was made for somebody all the same: the label says for whom.
-fn wake_owner<K: Resource<DynamicType = ()> + Send + Sync + 'static>(
+fn wake_concerned<K: Resource<DynamicType = ()> + Send + Sync + 'static>(
     wake: &Wake,
+    views: &Views,
     store: &Scoped<K>,
 ) {
-    let wake = wake.clone();
+    let (wake, workspaces) = (wake.clone(), views.workspaces.clone());
     store.subscribe(move |child| {
-        if let Some(owner) = kin::owner_key(child.meta()) {
-            wake(&owner);
-        }
+        kin::concerned(child.meta(), &workspaces).iter().for_each(|owner| wake(owner));
     });
 }
 
@@ -87,12 +106,20 @@ fn wake_users(wake: &Wake, views: &Views) {
     });
 }
 
-/// A network policy concerns its owner, and one of somebody else may concern everyone in its namespace.
+/// A workspace's own network policy selects its own pods. Any other may select everybody's in its namespace.
 fn wake_neighbours(wake: &Wake, views: &Views) {
     let (wake, workspaces) = (wake.clone(), views.workspaces.clone());
-    views.networks.subscribe(move |policy| match kin::owner_key(&policy.metadata) {
-        Some(owner) if policy.labels().contains_key(OWNER_LABEL) => wake(&owner),
-        Some(_) | None => wake_all(&wake, &workspaces),
+    views.networks.subscribe(move |policy| {
+        kin::concerned(&policy.metadata, &workspaces).iter().for_each(|owner| wake(owner));
+        if kin::owner_key(&policy.metadata).is_none() {
+            let namespace = policy.namespace();
+            let all = workspaces.all().into_iter();
+            let near = all.filter(|workspace| {
+                let status = workspace.status.as_ref();
+                status.is_some_and(|status| status.namespace == namespace)
+            });
+            near.for_each(|workspace| wake(&Key::of(&*workspace)));
+        }
     });
 }
 

@@ -2,6 +2,8 @@
 //! `status.rs` what people see of it.
 
 pub mod decide;
+#[cfg(test)]
+pub(crate) mod fixture;
 pub mod observe;
 pub mod status;
 pub mod verdict;

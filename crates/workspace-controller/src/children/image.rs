@@ -11,18 +11,20 @@ use policy::quantity;
 
 use super::{Facts, owner};
 
+/// Labels of an image that a Workspace made.
+pub const LABELS: [(&str, &str); 2] =
+    [("app.kubernetes.io/part-of", PART_OF), ("app.kubernetes.io/managed-by", MANAGED_BY)];
+
 /// The image of an entry, if it says what to make it from.
 pub fn image(facts: &Facts<'_>, entry: &VirtualMachine) -> Option<VMDiskImage> {
     let owners: Vec<_> = owner_reference(facts.workspace).into_iter().collect();
-    let labels =
-        [("app.kubernetes.io/part-of", PART_OF), ("app.kubernetes.io/managed-by", MANAGED_BY)];
     let text = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
     Some(VMDiskImage {
         metadata: ObjectMeta {
             name: Some(entry.spec.vm_disk_image_name.clone()),
             namespace: Some(facts.namespace.to_owned()),
             owner_references: Some(owners).filter(|owners| !owners.is_empty()),
-            labels: Some(labels.map(text).into()),
+            labels: Some(LABELS.map(text).into()),
             annotations: Some([text((MADE_BY_ANNOTATION, MADE_BY_WORKSPACE))].into()),
             ..ObjectMeta::default()
         },

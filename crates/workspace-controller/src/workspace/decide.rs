@@ -1,8 +1,10 @@
 //! From the verdict to the plan: which writes, which status, which Events, when to look again.
 
+use std::collections::BTreeSet;
+
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use otctl_kit::cluster::ApiError;
+use otctl_kit::cluster::{ApiError, Target};
 use otctl_kit::plan::{Action, Next, Notice, Plan, Write};
 use otctl_kit::reconciler::{Refusal, RefusalCause};
 use otctl_types::Workspace;
@@ -11,9 +13,9 @@ use otctl_types::workspace::{OpenTurn, Phase, WorkspaceStatus};
 use serde_json::json;
 
 use super::observe::Observed;
-use super::status::{Standing, Trouble, render};
-use super::verdict::{self, Verdict, Wait, judge};
-use super::works::{self, Works};
+use super::status::{Standing, Trouble, is_news, overdue_at, render};
+use super::verdict::{self, Verdict, judge};
+use super::works;
 use crate::images::Lack;
 use crate::parts;
 use crate::queue::LOOK_AGAIN;
@@ -25,11 +27,10 @@ pub fn decide(observed: &Observed, now: Timestamp) -> Plan<WorkspaceStatus> {
     };
     let pass = Pass { workspace, observed, now };
     let verdict = judge(observed, now);
-    let writes = match verdict {
-        Verdict::Leaving => works::departure(workspace, observed),
-        _ => Works::of(workspace, observed, &verdict).writes(),
-    };
-    pass.plan(&verdict, writes)
+    if verdict == Verdict::Unticketed {
+        return Plan::rest(verdict.name());
+    }
+    pass.plan(&verdict, works::works(workspace, observed, &verdict))
 }
 
 /// A write was refused: the reason stands where people look, and the rest as it is.
@@ -41,7 +42,8 @@ pub fn refused(
     let workspace = observed.workspace.as_ref()?;
     let pass = Pass { workspace, observed, now };
     let verdict = judge(observed, now);
-    let standing = Standing { trouble: Some(trouble_of(refusal)), ..pass.standing(&verdict, true) };
+    let trouble = Some(trouble_of(refusal));
+    let standing = Standing { trouble, ..pass.standing(&verdict, BTreeSet::new()) };
     Some(pass.render(&verdict, &standing))
 }
 
@@ -85,10 +87,7 @@ struct Pass<'a> {
 
 impl Pass<'_> {
     fn plan(&self, verdict: &Verdict, works: Vec<Write>) -> Plan<WorkspaceStatus> {
-        let makes = works.iter().any(|write| {
-            matches!(write.action, Action::Create(_) | Action::Establish(_))
-        });
-        let status = self.render(verdict, &self.standing(verdict, makes));
+        let status = self.render(verdict, &self.standing(verdict, making(&works)));
         let mut writes = Vec::new();
         if let Verdict::Opening(_) = verdict {
             // On record before anything is made: from here on the slot is used.
@@ -99,21 +98,22 @@ impl Pass<'_> {
         Plan {
             verdict: verdict.name(),
             writes,
-            notices: self.notices(&status),
-            status: self.tells(verdict).then_some(status),
+            notices: self.notices(verdict, &status),
+            status: self.tells(verdict, &status).then_some(status),
             clear: Vec::new(),
             next: self.next(verdict),
         }
     }
 
     /// With its finalizer gone nobody may be there to be told.
-    fn tells(&self, verdict: &Verdict) -> bool {
-        !(*verdict == Verdict::Leaving
-            && (self.observed.are_pods_gone || !self.observed.has_finalizer()))
+    fn tells(&self, verdict: &Verdict, status: &WorkspaceStatus) -> bool {
+        let is_going = *verdict == Verdict::Leaving
+            && (self.observed.are_pods_gone || !self.observed.has_finalizer());
+        !is_going && is_news(self.workspace.status.as_ref(), status)
     }
 
-    fn standing(&self, verdict: &Verdict, makes: bool) -> Standing {
-        Standing { verdict: verdict.clone(), makes, trouble: None }
+    fn standing(&self, verdict: &Verdict, making: BTreeSet<(String, String)>) -> Standing {
+        Standing { verdict: verdict.clone(), making, trouble: None }
     }
 
     fn render(&self, verdict: &Verdict, standing: &Standing) -> WorkspaceStatus {
@@ -145,12 +145,14 @@ impl Pass<'_> {
             Verdict::Gone
             | Verdict::Leaving
             | Verdict::Invalid(_)
+            | Verdict::Unticketed
             | Verdict::Waiting(_)
             | Verdict::Building
             | Verdict::Yielding(_)
             | Verdict::Tending => {}
         }
-        let is_refused = matches!(verdict, Verdict::Invalid(lack) if lack.reason == Reason::NamespaceNotAllowed);
+        let is_refused =
+            matches!(verdict, Verdict::Invalid(lack) if lack.reason == Reason::NamespaceNotAllowed);
         if !is_refused {
             memory.namespace = Some(self.observed.namespace.clone());
         }
@@ -158,27 +160,32 @@ impl Pass<'_> {
     }
 
     fn next(&self, verdict: &Verdict) -> Next {
-        let soon = || Next::At(self.now.checked_add(LOOK_AGAIN).unwrap_or(Timestamp::MAX));
-        match verdict {
-            // A second later, so that what is due is due.
-            Verdict::Opening(_) => self.until(self.now.checked_add(self.patience()).ok()),
-            Verdict::Building => self.until(verdict::deadline(self.workspace, self.observed)),
-            Verdict::Waiting(Wait::Blocked(_)) | Verdict::Yielding(_)
-                if verdict::ground(self.observed).is_some() =>
-            {
-                soon()
-            }
-            Verdict::Tending if verdict::ground(self.observed).is_some() => soon(),
-            Verdict::Leaving if works::awaits_last_pod(self.observed) => soon(),
+        let soon = Next::At(self.now.checked_add(LOOK_AGAIN).unwrap_or(Timestamp::MAX));
+        let of_turn = match verdict {
+            Verdict::Opening(_) => self.now.checked_add(self.patience()).ok(),
+            Verdict::Building => verdict::deadline(self.workspace, self.observed),
+            Verdict::Leaving => return self.next_of_departure(soon),
             Verdict::Gone
-            | Verdict::Leaving
             | Verdict::Invalid(_)
             | Verdict::Suspended
+            | Verdict::Unticketed
             | Verdict::Waiting(_)
             | Verdict::Yielding(_)
             | Verdict::Settling { .. }
-            | Verdict::Tending => Next::Wait,
+            | Verdict::Tending => None,
+        };
+        let next = of_turn.map_or(Next::Wait, Next::At);
+        // Namespaces are not watched: one that came back is seen by looking.
+        if verdict::ground(self.observed).is_some() { next.or(soon) } else { next }
+    }
+
+    /// The first pod to be late; soon, when the last one is gone from the view and not for the API server.
+    fn next_of_departure(&self, soon: Next) -> Next {
+        if works::awaits_last_pod(self.observed) && !self.observed.are_pods_gone {
+            return soon;
         }
+        let late = self.observed.pods.iter().filter_map(|pod| overdue_at(pod));
+        late.filter(|at| *at > self.now).fold(Next::Wait, |next, at| next.or(Next::At(at)))
     }
 
     fn patience(&self) -> SignedDuration {
@@ -186,27 +193,37 @@ impl Pass<'_> {
             .unwrap_or(SignedDuration::MAX)
     }
 
-    fn until(&self, at: Option<Timestamp>) -> Next {
-        at.map_or(Next::Wait, Next::At)
-    }
-
-    /// Events: one when it is queued or admitted, and one whenever it becomes ready, fails, stops or breaks.
-    fn notices(&self, after: &WorkspaceStatus) -> Vec<Notice> {
+    /// Events: one when it is queued or admitted, and one whenever it becomes ready, fails, stops or breaks, or takes too
+    /// long to start.
+    fn notices(&self, verdict: &Verdict, after: &WorkspaceStatus) -> Vec<Notice> {
         let before = self.workspace.status.as_ref().and_then(|status| status.phase);
-        if after.phase == before {
+        let is_late = *verdict == Verdict::Settling { is_late: true };
+        if after.phase == before && !is_late {
             return Vec::new();
         }
-        let reason = condition::find(&after.conditions, READY)
-            .map(|ready| ready.reason.clone())
-            .unwrap_or_default();
-        let is_trouble = after.phase == Some(Phase::Failed)
-            || (after.phase == Some(Phase::Provisioning) && before == Some(Phase::Ready));
+        let ready = condition::find(&after.conditions, READY);
+        let reason = ready.map(|ready| ready.reason.clone()).unwrap_or_default();
+        let broke = before == Some(Phase::Ready) && after.phase == Some(Phase::Provisioning);
         vec![Notice {
-            warning: is_trouble,
-            reason,
+            warning: is_late || broke || after.phase == Some(Phase::Failed),
+            reason: if is_late { Reason::ProvisioningTimedOut.to_string() } else { reason },
             action: "Provision",
             message: after.message.clone().unwrap_or_default(),
             regarding: None,
         }]
     }
+}
+
+/// Kinds and names of what `writes` make.
+fn making(writes: &[Write]) -> BTreeSet<(String, String)> {
+    let made = writes.iter().filter_map(|write| match &write.action {
+        Action::Create(object) | Action::Establish(object) => Some(Target::of(object)),
+        Action::Remember(_)
+        | Action::Swap(_)
+        | Action::Mark { .. }
+        | Action::Ensure(_)
+        | Action::Apply(_)
+        | Action::Delete { .. } => None,
+    });
+    made.map(|target| (target.resource.kind, target.name)).collect()
 }

@@ -1,26 +1,36 @@
 //! What people see of a workspace: phase, message, parts and conditions, one function per condition. Nothing here is read
 //! back by a decision, but for the revision of each disk.
 
-use jiff::Timestamp;
+mod news;
+
+use std::collections::BTreeSet;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use otctl_types::condition::{self, Finding, Reason};
 use otctl_types::workspace::{NetworkReport, Phase, Resources, WorkspaceStatus};
 
 use super::observe::Observed;
-use super::verdict::{Verdict, Wait, no_kubevirt};
+use super::verdict::{self, Verdict, Wait};
 use super::works;
-use crate::images::Lack;
+use crate::images::{Disk, Lack};
 use crate::isolation;
+use crate::kin;
+use crate::needs::no_kubevirt;
+use crate::parts;
 use crate::reports::Report;
+
+pub use self::news::is_news;
 
 /// What is to be told.
 #[derive(Clone, Debug)]
 pub struct Standing {
     /// Where the workspace stands.
     pub verdict: Verdict,
-    /// Whether something is being made.
-    pub makes: bool,
+    /// Kinds and names of what is made in this pass.
+    pub making: BTreeSet<(String, String)>,
     /// A write that was refused.
     pub trouble: Option<Trouble>,
 }
@@ -42,7 +52,7 @@ pub fn render(
     now: Timestamp,
 ) -> WorkspaceStatus {
     let reports = observed.reports();
-    let sight = Sight { standing, observed, reports: &reports };
+    let sight = Sight { standing, observed, reports: &reports, now };
     let findings = sight.findings();
     let generation = observed.workspace.as_ref().and_then(|it| it.metadata.generation);
     let (at, before) = (Time(now), std::mem::take(&mut memory.conditions));
@@ -63,6 +73,7 @@ struct Sight<'a> {
     standing: &'a Standing,
     observed: &'a Observed,
     reports: &'a [Report],
+    now: Timestamp,
 }
 
 type Findings = Vec<(&'static str, Finding)>;
@@ -108,10 +119,11 @@ impl Sight<'_> {
                 Reason::Paused,
                 "nobody is admitted: workspaceConcurrency of the policy is 0",
             ),
-            Verdict::Waiting(Wait::Blocked(lack)) | Verdict::Yielding(lack) | Verdict::Invalid(lack) => {
-                because(false, lack.clone())
-            }
+            Verdict::Waiting(Wait::Blocked(lack))
+            | Verdict::Yielding(lack)
+            | Verdict::Invalid(lack) => because(false, lack.clone()),
             Verdict::Suspended => Finding::new(false, Reason::Suspended, SUSPENDED),
+            Verdict::Unticketed => self.in_line(),
             Verdict::Gone | Verdict::Leaving => Finding::new(false, Reason::Deleting, ""),
         }
     }
@@ -127,21 +139,55 @@ impl Sight<'_> {
         Finding::new(false, reason, format!("waits for a slot{before}"))
     }
 
+    /// What is made in this pass counts as made.
     fn creating_works(&self) -> Finding {
-        let all_made = self.reports.iter().all(|report| report.is_made);
-        match (&self.standing.verdict, self.standing.makes) {
-            (Verdict::Opening(_) | Verdict::Building, true) => {
-                Finding::new(true, Reason::Creating, "parts are being made")
-            }
-            (Verdict::Opening(_) | Verdict::Building, false) if !all_made => {
-                Finding::new(true, Reason::Creating, "parts are being made")
-            }
-            _ if all_made => Finding::new(false, Reason::AllCreated, ""),
-            _ => {
-                let why = self.admitted();
-                Finding::new(false, why.reason, why.message)
-            }
+        let trouble = self.standing.trouble.as_ref().map(|trouble| trouble.lack.clone());
+        if let Some(lack) = trouble.or_else(|| verdict::ground(self.observed)) {
+            return because(false, lack);
         }
+        let is_at_work = self.standing.verdict.keeps_turn() || !self.standing.making.is_empty();
+        match (self.is_all_made(), is_at_work) {
+            (true, _) => Finding::new(false, Reason::AllCreated, ""),
+            (false, true) => Finding::new(true, Reason::Creating, "parts are being made"),
+            (false, false) => self.held_up(),
+        }
+    }
+
+    /// Why something is not made, and not being made either.
+    fn held_up(&self) -> Finding {
+        let admitted = self.admitted();
+        if admitted.status == condition::Truth::False {
+            return admitted;
+        }
+        let of_disk = self.lacks_of_disks().into_iter().next();
+        let of_kubevirt = || (!self.observed.needs.has_kubevirt).then(no_kubevirt);
+        match of_disk.or_else(of_kubevirt) {
+            Some(lack) => because(false, lack),
+            None => Finding::new(true, Reason::Creating, "parts are being made"),
+        }
+    }
+
+    fn is_all_made(&self) -> bool {
+        let Some(workspace) = &self.observed.workspace else { return false };
+        let wanted = kin::of_children(workspace);
+        let making = |kind: &str, name: &str| {
+            self.standing.making.contains(&(kind.to_owned(), name.to_owned()))
+        };
+        let has_policy = works::own_policy(self.observed).is_some();
+        let is_child_made = |entry: &str, name: &str| {
+            let service = self.observed.service(entry).is_some() || making("Service", name);
+            let deployment = !wanted.deployments.contains(name)
+                || self.observed.deployment(entry).is_some()
+                || making("Deployment", name);
+            let machine = !wanted.machines.contains(name)
+                || self.observed.machine(entry).is_some()
+                || making("VirtualMachine", name);
+            service && deployment && machine
+        };
+        let mut policies = wanted.networks.iter();
+        policies.all(|name| has_policy || making("NetworkPolicy", name))
+            && parts::names(workspace)
+                .all(|entry| is_child_made(entry, &kin::child_name(workspace, entry)))
     }
 
     fn network_ready(&self) -> Finding {
@@ -149,7 +195,8 @@ impl Sight<'_> {
             return Finding::new(false, Reason::Deleting, "");
         };
         if !workspace.spec.network.isolate {
-            let message = "network.isolate is false: whatever the cluster lets through reaches the parts";
+            let message =
+                "network.isolate is false: whatever the cluster lets through reaches the parts";
             return Finding::new(true, Reason::NotIsolated, message);
         }
         let Some(own) = works::own_policy(self.observed) else {
@@ -157,7 +204,8 @@ impl Sight<'_> {
             let reason = if why.reason == Reason::Admitted { Reason::Creating } else { why.reason };
             return Finding::new(false, reason, "there is no network policy yet");
         };
-        let widening = isolation::weakened_by(&self.observed.networks, own, &self.observed.labels_of_pods());
+        let labels = self.observed.labels_of_pods();
+        let widening = isolation::weakened_by(&self.observed.networks, own, &labels);
         if !widening.is_empty() {
             let message = format!(
                 "other network policies let through what its own does not: {}; remove them, or narrow their podSelector",
@@ -169,7 +217,9 @@ impl Sight<'_> {
             Some(machine) => Finding::new(
                 false,
                 Reason::SecondaryNetworkUncovered,
-                format!("machine '{machine}' has a secondary network, which no network policy covers"),
+                format!(
+                    "machine '{machine}' has a secondary network, which no network policy covers"
+                ),
             ),
             None => Finding::new(true, Reason::Isolated, ""),
         }
@@ -178,7 +228,9 @@ impl Sight<'_> {
     fn images_ready(&self) -> Finding {
         let lacks = self.lacks_of_disks();
         match lacks.first() {
-            _ if self.observed.disks.is_empty() => Finding::new(true, Reason::NothingAsked, ""),
+            _ if self.observed.needs.disks.is_empty() => {
+                Finding::new(true, Reason::NothingAsked, "")
+            }
             None => Finding::new(true, Reason::AllReady, ""),
             Some(first) => because(false, first.clone()),
         }
@@ -188,7 +240,7 @@ impl Sight<'_> {
     fn lacks_of_disks(&self) -> Vec<Lack> {
         let Some(workspace) = &self.observed.workspace else { return Vec::new() };
         let entries = workspace.spec.virtual_machines.iter();
-        let known = entries.filter_map(|it| Some((it, self.observed.disks.get(&it.name)?)));
+        let known = entries.filter_map(|it| Some((it, self.observed.needs.disks.get(&it.name)?)));
         let mut lacks: Vec<(bool, Lack)> =
             known.filter_map(|(it, disk)| Some((!disk.is_stalled(), disk.lack(it)?))).collect();
         lacks.sort_by_key(|(is_mild, _)| *is_mild);
@@ -200,7 +252,7 @@ impl Sight<'_> {
         if asked.peek().is_none() {
             return Finding::new(true, Reason::NothingAsked, "");
         }
-        if !self.observed.has_kubevirt {
+        if !self.observed.needs.has_kubevirt {
             return because(false, no_kubevirt());
         }
         self.first_lack(asked)
@@ -233,7 +285,9 @@ impl Sight<'_> {
         let of_stall = || self.stall().map(|lack| because(false, lack));
         let of_trouble =
             || self.standing.trouble.as_ref().map(|trouble| because(false, trouble.lack.clone()));
-        of_verdict.or_else(of_stall).or_else(of_trouble).unwrap_or_else(|| self.unready(findings))
+        let of_ground = || verdict::ground(self.observed).map(|lack| because(false, lack));
+        let found = of_verdict.or_else(of_stall).or_else(of_trouble).or_else(of_ground);
+        found.unwrap_or_else(|| self.unready(findings))
     }
 
     /// The first condition that is not as it should be; what has had its start and is not ready is degraded.
@@ -264,19 +318,20 @@ impl Sight<'_> {
         (!is_at_rest).then(|| Finding::new(true, ready.reason, ready.message.clone()))
     }
 
-    /// What only a person can help with.
+    /// What only a person can help with. Of a workspace that is to do nothing no image is missed.
     fn stall(&self) -> Option<Lack> {
-        let of_verdict = match &self.standing.verdict {
+        let verdict = &self.standing.verdict;
+        let of_verdict = match verdict {
             Verdict::Invalid(lack) => Some(lack.clone()),
             _ => None,
         };
         let trouble = self.standing.trouble.as_ref().filter(|trouble| trouble.is_final);
-        let is_leaving = self.standing.verdict == Verdict::Leaving;
-        let has_stalled = self.observed.disks.values().any(crate::images::Disk::is_stalled);
-        of_verdict
-            .or_else(|| trouble.map(|trouble| trouble.lack.clone()))
-            .or_else(|| self.lacks_of_disks().into_iter().next().filter(|_| has_stalled))
-            .filter(|_| !is_leaving)
+        let of_trouble = || trouble.map(|trouble| trouble.lack.clone());
+        let has_stalled = self.observed.needs.disks.values().any(Disk::is_stalled)
+            && *verdict != Verdict::Suspended;
+        let of_disks = || self.lacks_of_disks().into_iter().next().filter(|_| has_stalled);
+        let is_leaving = *verdict == Verdict::Leaving;
+        of_verdict.or_else(of_trouble).or_else(of_disks).filter(|_| !is_leaving)
     }
 
     fn deleting(&self) -> Option<Finding> {
@@ -284,12 +339,14 @@ impl Sight<'_> {
         is_leaving.then(|| Finding::new(true, Reason::Deleting, self.whats_left()))
     }
 
+    /// Pods are named once their time to end is over: before, they go one by one.
     fn whats_left(&self) -> String {
         let of_trouble = self.standing.trouble.as_ref().map(|trouble| trouble.lack.message.clone());
-        let pods: Vec<String> = self.observed.pods.iter().map(|pod| pod.name_any()).collect();
-        of_trouble.unwrap_or_else(|| match pods.len() {
-            0 => "its workloads are being deleted".to_owned(),
-            _ => format!("waits for its pods to end: {}", pods.join(", ")),
+        let overdue = self.observed.pods.iter().filter(|pod| is_overdue(pod, self.now));
+        let overdue: Vec<String> = overdue.map(|pod| pod.name_any()).collect();
+        of_trouble.unwrap_or_else(|| match overdue.as_slice() {
+            [] => "waits for its pods to end".to_owned(),
+            names => format!("these pods do not end: {}", names.join(", ")),
         })
     }
 
@@ -311,12 +368,9 @@ impl Sight<'_> {
         if let Some(deleting) = self.deleting() {
             return deleting.message;
         }
-        if let Some(trouble) = &self.standing.trouble {
-            return trouble.lack.message.clone();
-        }
-        let first = findings
-            .iter()
-            .find(|(kind, finding)| !is_as_it_should_be(kind, finding) && !finding.message.is_empty());
+        let first = findings.iter().find(|(kind, finding)| {
+            !is_as_it_should_be(kind, finding) && !finding.message.is_empty()
+        });
         first.map_or_else(|| "every part is ready".to_owned(), |(_, first)| first.message.clone())
     }
 
@@ -343,6 +397,19 @@ impl Sight<'_> {
     }
 }
 
+/// A pod that was to have ended so long ago is held up by something.
+const GRACE: SignedDuration = SignedDuration::from_secs(30);
+
+/// When a pod that is being deleted is late.
+pub fn overdue_at(pod: &Pod) -> Option<Timestamp> {
+    let due = pod.metadata.deletion_timestamp.as_ref()?.0;
+    Some(due.checked_add(GRACE).unwrap_or(Timestamp::MAX))
+}
+
+fn is_overdue(pod: &Pod, now: Timestamp) -> bool {
+    overdue_at(pod).is_some_and(|at| at <= now)
+}
+
 const SUSPENDED: &str = "suspended; set suspended to false to start it again";
 
 /// `CreatingWorks` says that something goes on: it is as it should be when it is over.
@@ -357,3 +424,6 @@ fn is_as_it_should_be(kind: &str, finding: &Finding) -> bool {
 fn because(holds: bool, lack: Lack) -> Finding {
     Finding::new(holds, lack.reason, lack.message)
 }
+
+#[cfg(test)]
+mod tests;

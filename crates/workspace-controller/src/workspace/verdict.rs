@@ -3,20 +3,20 @@
 //! ```text
 //!              refused ─▶ Invalid                       ┌──────── a part is not ready ────────┐
 //!                                                       ▼                                     │
-//!   new ─▶ Waiting ──slot──▶ Opening ─▶ Building ──all ready, or provisioningTimeout──▶ Tending
-//!             ▲  ▲                        │                                              │
-//!             │  └── images not there ────┘ Yielding                     an added entry ─┘
-//!             └──────────── resumed ── Suspended ◀── suspended (from anywhere)
+//!   new ─▶ Unticketed ─▶ Waiting ──slot──▶ Opening ─▶ Building ──all ready, or late──▶ Settling ─▶ Tending
+//!                           ▲  ▲                        │                                          │
+//!                           │  └── images not there ────┘ Yielding               an added entry ─┘
+//!                           └──────── resumed ── Suspended ◀── suspended (from anywhere)
 //!
 //!   deleted, from anywhere ─▶ Leaving: workloads ─▶ pods gone ─▶ policy ─▶ finalizer
 //! ```
-//! What has had its start is tended in every state but the last two: a slot pays for a start, not for healing.
+//! What has had its start is tended in every state but `Leaving`: a slot pays for a start, not for healing.
 
 use jiff::{SignedDuration, Timestamp};
 use otctl_types::Workspace;
 use otctl_types::condition::Reason;
 
-use super::observe::{Ground, Observed};
+use super::observe::Observed;
 use super::works;
 use crate::images::Lack;
 use crate::parts;
@@ -32,6 +32,8 @@ pub enum Verdict {
     Invalid(Lack),
     /// It is held back by a person.
     Suspended,
+    /// It is new and has no ticket. Nothing is written before: the order in which tickets are given goes by versions.
+    Unticketed,
     /// It has no slot, and something has not had its start: why it has none.
     Waiting(Wait),
     /// A slot was given: this turn begins.
@@ -68,6 +70,7 @@ impl Verdict {
             Self::Leaving => "Leaving",
             Self::Invalid(_) => "Invalid",
             Self::Suspended => "Suspended",
+            Self::Unticketed => "Unticketed",
             Self::Waiting(_) => "Waiting",
             Self::Opening(_) => "Opening",
             Self::Building => "Building",
@@ -105,13 +108,20 @@ pub fn judge(observed: &Observed, now: Timestamp) -> Verdict {
     match (is_open, held(observed), obstacle(workspace, observed)) {
         (true, _, Some(lack)) => Verdict::Yielding(lack),
         (true, _, None) => building(workspace, observed, now),
-        (false, _, Some(lack)) => Verdict::Waiting(Wait::Blocked(lack)),
         (false, Some(number), None) => Verdict::Opening(number),
+        (false, None, _) if is_new(workspace) => Verdict::Unticketed,
+        (false, _, Some(lack)) => Verdict::Waiting(Wait::Blocked(lack)),
         (false, None, None) if observed.policy.workspace_concurrency == 0 => {
             Verdict::Waiting(Wait::Paused)
         }
         (false, None, None) => Verdict::Waiting(Wait::Line),
     }
+}
+
+/// It was never in the line.
+fn is_new(workspace: &Workspace) -> bool {
+    let status = workspace.status.as_ref();
+    status.is_none_or(|status| status.ticket.is_none() && status.last_turn.is_none())
 }
 
 fn building(workspace: &Workspace, observed: &Observed, now: Timestamp) -> Verdict {
@@ -141,55 +151,18 @@ fn problem(observed: &Observed) -> Option<Lack> {
     let of_namespace = observed.site.problem_of_namespace(&observed.namespace);
     let of_namespace =
         of_namespace.map(|message| Lack { reason: Reason::NamespaceNotAllowed, message });
-    of_namespace.or_else(|| {
-        let first = observed.foreign.first()?;
-        Some(Lack {
-            reason: Reason::NameConflict,
-            message: format!(
-                "{first} exists and belongs to something else; rename or delete it, or give this workspace or its entry another name"
-            ),
-        })
-    })
+    of_namespace.or_else(|| observed.needs.conflict())
 }
 
 /// Why a slot could not be used, or not be used any further.
 fn obstacle(workspace: &Workspace, observed: &Observed) -> Option<Lack> {
-    ground(observed).or_else(|| {
-        let wanted = parts::machines_to_start(workspace);
-        let of_disks = || {
-            wanted.iter().find_map(|entry| {
-                let disk = observed.disks.get(&entry.name)?;
-                disk.lack(entry).filter(|_| !disk.is_usable())
-            })
-        };
-        let needs_kubevirt = wanted.iter().any(|entry| entry.spec.instance.is_some());
-        let of_kubevirt = || (needs_kubevirt && !observed.has_kubevirt).then(no_kubevirt);
-        of_disks().or_else(of_kubevirt)
-    })
-}
-
-/// Machines are asked for, and nothing is there that runs them.
-pub fn no_kubevirt() -> Lack {
-    Lack {
-        reason: Reason::KubeVirtNotInstalled,
-        message: "virtual machines are asked for with `instance`, and KubeVirt is not installed in this cluster: install it, and this goes on by itself".to_owned(),
-    }
+    ground(observed).or_else(|| observed.needs.obstacle(workspace))
 }
 
 /// Why nothing new can be made.
 pub fn ground(observed: &Observed) -> Option<Lack> {
-    let namespace = &observed.namespace;
-    match observed.ground {
-        Ground::Unasked | Ground::Firm => None,
-        Ground::Terminating => Some(Lack {
-            reason: Reason::NamespaceTerminating,
-            message: format!(
-                "namespace '{namespace}' is being deleted; this goes on when one of that name is there again"
-            ),
-        }),
-        Ground::Absent => Some(Lack {
-            reason: Reason::NamespaceNotFound,
-            message: format!("there is no namespace '{namespace}': create it, and this goes on by itself"),
-        }),
-    }
+    observed.ground.lack(&observed.namespace)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,26 +1,26 @@
-//! The controller as a process of the simulator, and workspaces as tests write them.
+//! The controller as a process of the simulator, and what tests do to a world and read from it.
 
 use std::sync::Arc;
 
 use clap::Parser;
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::ResourceExt;
-use otctl_kit::store::Scoped;
+use otctl_kit::plan::Propagation;
+use otctl_kit::store::{Key, Scoped};
 use otctl_queue::PolicySource;
-use otctl_types::names::{DEFAULT_NAMESPACE, DEFAULT_POLICY_NAME};
-use otctl_types::workspace::{
-    Container, ContainerPort, Instance, VirtualMachine, VirtualMachineSpec, WorkspaceStatus,
-};
-use otctl_types::{Workspace, WorkspaceSpec, condition};
+use otctl_types::names::{DEFAULT_NAMESPACE, DEFAULT_POLICY_NAME, WORKSPACE_LABEL};
+use otctl_types::workspace::WorkspaceStatus;
+use otctl_types::{AdmissionQueue, Workspace, WorkspaceSpec, condition};
 use serde_json::{Value, json};
 use testbed::sim::{Connection, Order};
+use testbed::world::Id;
 use testbed::{Feed, Instance as Process, Loop, Sim, Wakes, World, builders};
-use workspace_controller::Args;
 use workspace_controller::config::Site;
 use workspace_controller::queue::queue;
 use workspace_controller::views::Views;
 use workspace_controller::wiring::{Wake, wire_queue, wire_workspaces};
 use workspace_controller::workspace::Reconciler;
+use workspace_controller::{Args, slim};
 
 /// Where all is made.
 pub(crate) const LABS: &str = "labs";
@@ -28,10 +28,42 @@ pub(crate) const LABS: &str = "labs";
 /// A world with KubeVirt and a namespace, and one controller in it.
 pub(crate) fn world(order: Order) -> Sim {
     let sim = Sim::new(order).with_process("controller", instance);
+    furnish(&sim.world);
+    sim
+}
+
+/// As [`world`], with a policy of so many slots.
+pub(crate) fn world_of(slots: u32, order: Order) -> Sim {
+    let sim = world(order);
+    limit(&sim.world, &slots.to_string());
+    sim
+}
+
+/// KubeVirt, storage and a namespace.
+pub(crate) fn furnish(world: &World) {
+    builders::storage(world);
+    install_kubevirt(world);
+    make_namespace(world);
+}
+
+/// The namespace of all tests.
+pub(crate) fn make_namespace(world: &World) {
     let mut labs = Namespace::default();
     labs.metadata.name = Some(LABS.to_owned());
-    sim.world.create(&labs);
-    sim
+    world.create(&labs);
+}
+
+/// The definition of machines.
+pub(crate) fn install_kubevirt(world: &World) {
+    world.create_value(json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "virtualmachines.kubevirt.io"},
+    }));
+}
+
+/// `workspaceConcurrency` of the policy.
+pub(crate) fn limit(world: &World, slots: &str) {
+    builders::policy().set("workspaceConcurrency", slots).apply(world);
 }
 
 /// A controller process.
@@ -51,30 +83,51 @@ pub(crate) fn instance(connection: &Connection) -> Process {
     let (of_queue, of_workspaces) = (Wakes::new(&connection.clock), Wakes::new(&connection.clock));
     wire_queue(&waking(&of_queue), &views);
     wire_workspaces(&waking(&of_workspaces), &views);
-    let feeds = vec![
+    let loops = vec![
+        Loop::of(queue, connection, &of_queue),
+        Loop::of(workspaces, connection, &of_workspaces),
+    ];
+    Process { feeds: feeds(&views), loops }
+}
+
+/// Watches as the product has them: with their selectors, and of pods what it keeps.
+fn feeds(views: &Views) -> Vec<Feed> {
+    let kubevirt =
+        Id::new("CustomResourceDefinition", &Key::new("", "virtualmachines.kubevirt.io"));
+    let pods = Feed::mapped("Pod", views.pods.of(LABS).unwrap(), |object| {
+        serde_json::from_value(object).map(|mut pod: Pod| {
+            slim::pod(&mut pod);
+            pod
+        })
+    });
+    vec![
         Feed::new(&views.workspaces),
-        Feed::new(&views.queues),
+        Feed::new(&views.queues).only(|queue| queue["metadata"]["name"] == json!("workspaces")),
         Feed::new(&views.policies),
         feed(&views.images),
         feed(&views.networks),
         feed(&views.services),
         feed(&views.deployments),
-        feed(&views.pods),
+        pods.only(|pod| is_here(pod) && !pod["metadata"]["labels"][WORKSPACE_LABEL].is_null()),
         feed(&views.claims),
-        feed(&views.machines),
-    ];
-    let loops = vec![
-        Loop::of(queue, connection, &of_queue),
-        Loop::of(workspaces, connection, &of_workspaces),
-    ];
-    Process { feeds, loops }
+        feed(&views.machines).once_there(kubevirt),
+    ]
 }
 
 fn feed<K>(stores: &Scoped<K>) -> Feed
 where
-    K: kube::Resource<DynamicType = ()> + serde::de::DeserializeOwned + Clone + Send + Sync + 'static,
+    K: kube::Resource<DynamicType = ()>
+        + serde::de::DeserializeOwned
+        + Clone
+        + Send
+        + Sync
+        + 'static,
 {
-    Feed::new(stores.of(LABS).unwrap())
+    Feed::new(stores.of(LABS).unwrap()).only(is_here)
+}
+
+fn is_here(object: &Value) -> bool {
+    object["metadata"]["namespace"] == json!(LABS)
 }
 
 fn waking(wakes: &Wakes) -> Wake {
@@ -82,73 +135,9 @@ fn waking(wakes: &Wakes) -> Wake {
     Arc::new(move |key| wakes.wake(key))
 }
 
-/// A workspace with these entries.
-pub(crate) fn workspace(name: &str, entries: &[Entry]) -> Workspace {
-    let mut spec = WorkspaceSpec::default();
-    for entry in entries {
-        match entry {
-            Entry::Container(name) => spec.containers.push(Container {
-                name: (*name).to_owned(),
-                image: format!("registry.example/{name}:1"),
-                ports: vec![ContainerPort { container_port: 8080, ..ContainerPort::default() }],
-                ..Container::default()
-            }),
-            Entry::Image(name, image) => spec.virtual_machines.push(machine(name, image, None)),
-            Entry::Machine(name, image) => {
-                let instance =
-                    Instance { memory: Some("1Gi".to_owned()), ..Instance::default() };
-                spec.virtual_machines.push(machine(name, image, Some(instance)));
-            }
-        }
-    }
-    Workspace::new(name, spec)
-}
-
-/// An entry of a workspace.
-#[derive(Clone, Copy)]
-pub(crate) enum Entry {
-    /// A container of that name.
-    Container(&'static str),
-    /// A virtual machine that is not run, and its image.
-    Image(&'static str, &'static str),
-    /// A virtual machine, and its image.
-    Machine(&'static str, &'static str),
-}
-
-fn machine(name: &str, image: &str, instance: Option<Instance>) -> VirtualMachine {
-    let spec = VirtualMachineSpec {
-        vm_disk_image_name: image.to_owned(),
-        instance,
-        ..VirtualMachineSpec::default()
-    };
-    VirtualMachine { name: name.to_owned(), spec }
-}
-
-/// An image of that name, which is being synced.
-pub(crate) fn image(world: &World, name: &str) {
-    builders::image(&format!("{LABS}/{name}")).create(world);
-    set_image(world, name, |status| {
-        status["phase"] = json!("Syncing");
-        status["message"] = json!("42 of 100 MiB");
-    });
-}
-
-/// The image is usable from now on, at this revision.
-pub(crate) fn sync(world: &World, name: &str, revision: &str) {
-    set_image(world, name, |status| {
-        status["phase"] = json!("Succeeded");
-        status["current"] = json!({"revision": revision, "snapshot": format!("{name}-{revision}"), "minimumSize": 1 << 20});
-        status["conditions"] = json!([{
-            "type": "Available", "status": "True", "reason": "Succeeded", "message": "",
-            "lastTransitionTime": "2026-01-01T00:00:00Z",
-        }]);
-    });
-}
-
-/// Changes the status of an image, as its controller would.
-pub(crate) fn set_image(world: &World, name: &str, change: impl FnOnce(&mut Value)) {
-    let key = builders::key(&format!("{LABS}/{name}"));
-    world.edit("VMDiskImage", &key, |image| change(&mut image["status"]));
+/// The key of an object in the namespace of all tests.
+pub(crate) fn at(name: &str) -> Key {
+    Key::new(LABS, name)
 }
 
 /// The status of that workspace; empty before the first write.
@@ -161,11 +150,20 @@ pub(crate) fn status(world: &World, name: &str) -> WorkspaceStatus {
 pub(crate) fn told(world: &World, name: &str) -> String {
     let status = status(world, name);
     let phase = status.phase.map_or("-", |phase| phase.as_str());
-    let reason = condition::find(&status.conditions, condition::READY)
-        .map(|ready| ready.reason.clone())
-        .unwrap_or_default();
     let parts = status.ready_parts.unwrap_or_default();
-    format!("{phase} ({reason}, {parts}): {}", status.message.unwrap_or_default())
+    let message = status.message.unwrap_or_default();
+    format!("{phase} ({}, {parts}): {message}", reason(world, name, condition::READY))
+}
+
+/// Whether it says that everything is ready.
+pub(crate) fn is_ready(world: &World, name: &str) -> bool {
+    condition::is_true(&status(world, name).conditions, condition::READY)
+}
+
+/// The reason of a condition; empty when it is absent.
+pub(crate) fn reason(world: &World, name: &str, kind: &str) -> String {
+    let conditions = status(world, name).conditions;
+    condition::find(&conditions, kind).map(|found| found.reason.clone()).unwrap_or_default()
 }
 
 /// Names of everything of that kind.
@@ -176,16 +174,34 @@ pub(crate) fn names(world: &World, kind: &str) -> Vec<String> {
 
 /// Who holds a slot, and for which turn.
 pub(crate) fn slots(world: &World) -> Vec<String> {
-    let queue = world.read::<otctl_types::AdmissionQueue>(&builders::key("workspaces"));
+    let queue = world.read::<AdmissionQueue>(&builders::key("workspaces"));
     let status = queue.and_then(|queue| queue.status).unwrap_or_default();
     status.active.iter().map(|entry| format!("{}#{}", entry.name, entry.attempt)).collect()
 }
 
-/// A workspace that a test changes.
+/// Kind, name and resourceVersion of everything but Workspaces, the ledger, pods and Events.
+pub(crate) fn versions(world: &World) -> Vec<(String, String)> {
+    let is_child = |object: &Value| {
+        let kind = object["kind"].as_str().unwrap();
+        !["Workspace", "AdmissionQueue", "Pod", "Event", "ConfigMap"].contains(&kind)
+    };
+    let version = |object: &Value| {
+        let metadata = &object["metadata"];
+        let name = format!("{} {}", object["kind"].as_str().unwrap(), metadata["name"]);
+        (name, metadata["resourceVersion"].as_str().unwrap().to_owned())
+    };
+    world.objects().iter().filter(|object| is_child(object)).map(version).collect()
+}
+
+/// A user changes the spec of a workspace.
 pub(crate) fn edit(world: &World, name: &str, change: impl FnOnce(&mut WorkspaceSpec)) {
-    let workspace = world.read::<Workspace>(&builders::key(name)).unwrap();
-    let mut spec = workspace.spec.clone();
-    change(&mut spec);
+    let mut workspace = world.read::<Workspace>(&builders::key(name)).unwrap();
+    change(&mut workspace.spec);
     let name = workspace.name_any();
-    world.edit("Workspace", &builders::key(&name), |it| it["spec"] = json!(spec));
+    world.edit("Workspace", &builders::key(&name), |it| it["spec"] = json!(workspace.spec));
+}
+
+/// A user deletes a workspace.
+pub(crate) fn delete(world: &World, name: &str) {
+    world.delete("Workspace", &builders::key(name), Propagation::Background);
 }

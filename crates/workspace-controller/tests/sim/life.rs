@@ -1,20 +1,15 @@
 //! From nothing to Ready, and back.
 
-use otctl_kit::plan::Propagation;
 use testbed::sim::Order;
-use testbed::{Health, builders};
 
-use crate::controller::{Entry, LABS, edit, image, names, slots, status, sync, told, workspace, world};
-
-const LAB: [Entry; 3] =
-    [Entry::Machine("db", "debian"), Entry::Container("api"), Entry::Container("web")];
+use crate::builders::{image, sync, synced_image, workspace};
+use crate::controller::{delete, names, slots, status, told, world};
 
 #[test]
 fn a_workspace_waits_for_its_image_without_a_slot_and_goes_on_by_itself() {
     let mut sim = world(Order::Fixed);
-    sim.world.create(&workspace("lab", &LAB));
+    workspace("lab").machine("db", "debian").container("api").container("web").create(&sim.world);
     sim.settle();
-    println!("{}", sim.story);
     assert_eq!(
         told(&sim.world, "lab"),
         "Provisioning (ImageNotFound, 0/3): there is no VMDiskImage 'debian': create it, or say in `image` of entry 'db' how it is made"
@@ -24,7 +19,7 @@ fn a_workspace_waits_for_its_image_without_a_slot_and_goes_on_by_itself() {
     sim.settle();
     assert_eq!(
         told(&sim.world, "lab"),
-        "Provisioning (AwaitingImages, 0/3): VMDiskImage 'debian' is waited for: Syncing: 42 of 100 MiB"
+        "Provisioning (AwaitingImages, 0/3): VMDiskImage 'debian' is waited for: Syncing: the data is being fetched"
     );
     assert_eq!(names(&sim.world, "Deployment"), [""; 0]);
     sync(&sim.world, "debian", "r1");
@@ -38,4 +33,15 @@ fn a_workspace_waits_for_its_image_without_a_slot_and_goes_on_by_itself() {
     assert_eq!(names(&sim.world, "NetworkPolicy"), ["lab--network"]);
     let machine = &status(&sim.world, "lab").resource_status.unwrap().virtual_machines[0];
     assert_eq!(machine.revision.as_deref(), Some("r1"));
+}
+
+#[test]
+fn three_containers() {
+    let mut sim = world(Order::Fixed);
+    synced_image(&sim.world, "debian");
+    workspace("lab").container("a").container("b").container("c").create(&sim.world);
+    sim.settle();
+    delete(&sim.world, "lab");
+    sim.settle();
+    println!("{}", sim.story);
 }

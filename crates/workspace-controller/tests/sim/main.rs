@@ -1,6 +1,8 @@
-//! Sequences: the controller's own observe, decide and commit in the in-memory world.
+//! Sequences: the controller's own observe, decide and commit of both loops in the in-memory world, in fixed and seeded
+//! orders, with crashes, late views and other people's edits.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
 
+mod builders;
 mod controller;
 mod life;

@@ -1,0 +1,191 @@
+//! What a workspace needs before it can be stood up: free names, disk images, KubeVirt. The queue and the workspace look at
+//! this through the same eyes: where they did not agree, a slot would be given and given back for ever.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::{Resource, ResourceExt};
+use otctl_kit::cluster::Target;
+use otctl_kit::store::{Key, Scoped};
+use otctl_types::condition::Reason;
+use otctl_types::workspace::VirtualMachine;
+use otctl_types::{VMDiskImage, Workspace};
+
+use crate::images::{Disk, Lack};
+use crate::kin::{self, Whose};
+use crate::parts;
+use crate::views::Views;
+
+/// What a workspace needs, and what there is of it.
+#[derive(Clone, Debug, Default)]
+pub struct Needs {
+    /// The images that its entries name, by name.
+    pub images: BTreeMap<String, Arc<VMDiskImage>>,
+    /// The disks of its machines.
+    pub claims: Vec<Arc<PersistentVolumeClaim>>,
+    /// What each virtual machine has of its image, by the name of its entry.
+    pub disks: BTreeMap<String, Disk>,
+    /// Objects of others that have the name of a child.
+    pub foreign: Vec<Target>,
+    /// Whether the kinds of KubeVirt are installed.
+    pub has_kubevirt: bool,
+}
+
+impl Needs {
+    /// What the watches tell.
+    pub fn seen(views: &Views, workspace: &Workspace, namespace: &str) -> Self {
+        let images = images(views, workspace, namespace);
+        let known = claim_names(workspace, &images);
+        let claims = kin::ours(&views.claims, workspace, namespace, &known);
+        let has_kubevirt = views.machines.is_synced(namespace);
+        let mut needs = Self::of(workspace, images, claims, has_kubevirt);
+        needs.foreign = needs.strangers(views, workspace, namespace);
+        needs
+    }
+
+    /// With what follows from images and claims.
+    pub(crate) fn of(
+        workspace: &Workspace,
+        images: BTreeMap<String, Arc<VMDiskImage>>,
+        claims: Vec<Arc<PersistentVolumeClaim>>,
+        has_kubevirt: bool,
+    ) -> Self {
+        let mut needs = Self { images, claims, has_kubevirt, ..Self::default() };
+        let entries = workspace.spec.virtual_machines.iter();
+        needs.disks =
+            entries.map(|entry| (entry.name.clone(), needs.disk(workspace, entry))).collect();
+        needs
+    }
+
+    /// The claim that is the disk of an entry's machine.
+    pub fn claim(&self, workspace: &Workspace, entry: &str) -> Option<&PersistentVolumeClaim> {
+        let is_of = |claim: &&Arc<PersistentVolumeClaim>| {
+            let of = kin::entry_of_claim(workspace, &claim.name_any());
+            of.is_some_and(|of| of.name == entry)
+        };
+        self.claims.iter().find(is_of).map(|claim| &**claim)
+    }
+
+    /// The revision that the disk of an entry was made from: as its claim says; of an entry that runs no machine, as is on
+    /// record.
+    pub fn made_from(&self, workspace: &Workspace, entry: &VirtualMachine) -> Option<String> {
+        let recorded = parts::made_from(workspace, &entry.name).map(str::to_owned);
+        if entry.spec.instance.is_none() {
+            return recorded;
+        }
+        let claim = self.claim(workspace, &entry.name)?;
+        let said = kin::revision_of(&claim.metadata).map(str::to_owned);
+        // What is noted on a claim can be changed or taken off. Its name cannot.
+        let name = claim.name_any();
+        let suffix = name.rsplit_once('-').map(|(_, suffix)| suffix.to_owned());
+        let mut known =
+            said.into_iter().chain(recorded).chain(current(&self.images, entry)).chain(suffix);
+        known.find(|revision| kin::claim_name(workspace, &entry.name, revision) == name)
+    }
+
+    /// Why a name is not free.
+    pub fn conflict(&self) -> Option<Lack> {
+        let first = self.foreign.first()?;
+        Some(Lack {
+            reason: Reason::NameConflict,
+            message: format!(
+                "{first} exists and belongs to something else; rename or delete it, or give this workspace or its entry another name"
+            ),
+        })
+    }
+
+    /// Why a slot could not be used, or not be used any further.
+    pub fn obstacle(&self, workspace: &Workspace) -> Option<Lack> {
+        let wanted = parts::machines_to_start(workspace);
+        let of_disk = wanted.iter().find_map(|entry| {
+            let disk = self.disks.get(&entry.name).filter(|disk| !disk.is_usable())?;
+            disk.lack(entry)
+        });
+        let needs_kubevirt = wanted.iter().any(|entry| entry.spec.instance.is_some());
+        of_disk.or_else(|| (needs_kubevirt && !self.has_kubevirt).then(no_kubevirt))
+    }
+
+    fn disk(&self, workspace: &Workspace, entry: &VirtualMachine) -> Disk {
+        let found = self.images.get(&entry.spec.vm_disk_image_name);
+        Disk::of(entry, found.map(|image| &**image), self.made_from(workspace, entry).as_deref())
+    }
+
+    fn strangers(&self, views: &Views, workspace: &Workspace, namespace: &str) -> Vec<Target> {
+        let wanted = kin::of_children(workspace);
+        let machines = workspace.spec.virtual_machines.iter();
+        let to_make = machines.filter(|entry| {
+            entry.spec.instance.is_some() && self.claim(workspace, &entry.name).is_none()
+        });
+        let claims = to_make.filter_map(|entry| {
+            Some(kin::claim_name(workspace, &entry.name, &current(&self.images, entry)?))
+        });
+        let claims = claims.collect();
+        let strangers = Strangers { workspace, namespace };
+        let mut foreign = strangers.of(&views.networks, &wanted.networks);
+        foreign.extend(strangers.of(&views.services, &wanted.services));
+        foreign.extend(strangers.of(&views.deployments, &wanted.deployments));
+        foreign.extend(strangers.of(&views.claims, &claims));
+        foreign.extend(strangers.of(&views.machines, &wanted.machines));
+        foreign
+    }
+}
+
+/// Machines are asked for, and nothing is there that runs them.
+pub fn no_kubevirt() -> Lack {
+    Lack {
+        reason: Reason::KubeVirtNotInstalled,
+        message: "virtual machines are asked for with `instance`, and KubeVirt is not installed in this cluster: install it, and this goes on by itself".to_owned(),
+    }
+}
+
+/// Names that claims of the workspace may have: of a revision that is on record, or of one that is current.
+fn claim_names(
+    workspace: &Workspace,
+    images: &BTreeMap<String, Arc<VMDiskImage>>,
+) -> BTreeSet<String> {
+    let entries = workspace.spec.virtual_machines.iter();
+    let names = entries.flat_map(|entry| {
+        let recorded = parts::made_from(workspace, &entry.name).map(str::to_owned);
+        let known = recorded.into_iter().chain(current(images, entry));
+        known.map(|revision| kin::claim_name(workspace, &entry.name, &revision))
+    });
+    names.collect()
+}
+
+/// The revision of an entry's image that is usable now.
+fn current(images: &BTreeMap<String, Arc<VMDiskImage>>, entry: &VirtualMachine) -> Option<String> {
+    let status = images.get(&entry.spec.vm_disk_image_name)?.status.as_ref()?;
+    status.current.as_ref().map(|current| current.revision.clone())
+}
+
+fn images(
+    views: &Views,
+    workspace: &Workspace,
+    namespace: &str,
+) -> BTreeMap<String, Arc<VMDiskImage>> {
+    let named = workspace.spec.virtual_machines.iter().map(|it| &it.spec.vm_disk_image_name);
+    named
+        .filter_map(|name| Some((name.clone(), views.images.get(&Key::new(namespace, name))?)))
+        .collect()
+}
+
+/// In whose way objects are.
+struct Strangers<'a> {
+    workspace: &'a Workspace,
+    namespace: &'a str,
+}
+
+impl Strangers<'_> {
+    fn of<K>(&self, store: &Scoped<K>, names: &BTreeSet<String>) -> Vec<Target>
+    where
+        K: Resource<DynamicType = ()> + Send + Sync + 'static,
+    {
+        let is_strange = |name: &&String| {
+            let found = store.get(&Key::new(self.namespace, name));
+            found.is_some_and(|it| kin::whose(it.meta(), self.workspace) == Whose::Foreign)
+        };
+        let names = names.iter().filter(is_strange);
+        names.map(|name| Target::new::<K>(Some(self.namespace), name)).collect()
+    }
+}

@@ -1,0 +1,104 @@
+//! The disk images that a workspace brings along, and its shares in those that Workspaces made: each that uses one and wants
+//! it deleted with it owns it in common with the others, and the last one takes it with it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::ResourceExt;
+use otctl_kit::cluster::erase;
+use otctl_kit::plan::{Action, Write};
+use otctl_types::VMDiskImage;
+use otctl_types::names::MADE_BY_ANNOTATION;
+use otctl_types::workspace::{ImageRetention, VirtualMachine as MachineEntry};
+
+use super::Works;
+use super::write::{delete, establish, stays};
+use crate::children;
+use crate::images::Disk;
+
+impl Works<'_> {
+    /// Images are made in a turn, or for entries that had one. A share is kept from the first pass on: whoever waits for an
+    /// image uses it.
+    pub(super) fn images(&self) -> Vec<Write> {
+        let mut seen = BTreeSet::new();
+        let named = self.workspace.spec.virtual_machines.iter();
+        let once = named.filter(|entry| seen.insert(&entry.spec.vm_disk_image_name));
+        let kept = once.filter_map(|entry| self.image(entry));
+        let left = self.observed.former_images.iter().filter(|image| stays(&***image));
+        kept.chain(left.map(|image| self.unshare(image, "no entry names it any more"))).collect()
+    }
+
+    /// The image is made, or this workspace's share in it put as `imageRetention` says.
+    fn image(&self, entry: &MachineEntry) -> Option<Write> {
+        let needs = &self.observed.needs;
+        let disk = needs.disks.get(&entry.name)?;
+        match needs.images.get(&entry.spec.vm_disk_image_name) {
+            None if *disk == Disk::ToMake => self.make(entry),
+            None => None,
+            Some(image) if image.metadata.deletion_timestamp.is_some() => None,
+            Some(image) if !children::image::is_made_by_workspace(image) => None,
+            Some(image) => match (self.workspace.spec.image_retention, self.has_share(image)) {
+                (ImageRetention::Delete, false) if matches!(disk, Disk::Differs(_)) => None,
+                (ImageRetention::Delete, false) => Some(self.share(image)),
+                (ImageRetention::Retain, true) => {
+                    Some(self.unshare(image, "its images are retained"))
+                }
+                (ImageRetention::Delete, true) | (ImageRetention::Retain, false) => None,
+            },
+        }
+    }
+
+    /// Not while the workspace is suspended: a download is work.
+    fn make(&self, entry: &MachineEntry) -> Option<Write> {
+        if self.is_stopped || !self.active.contains(entry.name.as_str()) {
+            return None;
+        }
+        let image = children::image::image(&self.facts, entry)?;
+        Some(establish(&image, "there is none of that name, and its entry says how it is made"))
+    }
+
+    fn has_share(&self, image: &VMDiskImage) -> bool {
+        let uid = self.workspace.uid().unwrap_or_default();
+        image.owner_references().iter().any(|owner| owner.uid == uid)
+    }
+
+    /// The image goes with the last of its owners.
+    fn share(&self, image: &VMDiskImage) -> Write {
+        let mut owners = image.owner_references().to_vec();
+        owners.extend(children::image::owner_reference(self.workspace));
+        own(image, owners, "it goes with the last workspace that uses it")
+    }
+
+    /// Without this workspace's share. An image that nobody has a share in any more goes, as it would have with its last
+    /// owner; unless it is to be retained.
+    fn unshare(&self, image: &Arc<VMDiskImage>, because: &'static str) -> Write {
+        let uid = self.workspace.uid().unwrap_or_default();
+        let mut owners = image.owner_references().to_vec();
+        owners.retain(|owner| owner.uid != uid);
+        let is_last = owners.is_empty()
+            && self.workspace.spec.image_retention == ImageRetention::Delete
+            && children::image::is_made_by_workspace(image);
+        if is_last {
+            return delete(&**image, "its last workspace does not use it any more");
+        }
+        own(image, owners, because)
+    }
+}
+
+/// Who owns an image, at the version at which it was seen: an owner that came since must not be lost. What was applied
+/// when it was made is applied again, as it stands there: an apply takes back what it leaves out.
+fn own(image: &VMDiskImage, owners: Vec<OwnerReference>, because: &'static str) -> Write {
+    let mut applied = VMDiskImage::new(&image.name_any(), image.spec.clone());
+    applied.metadata.namespace = image.namespace();
+    applied.metadata.uid = image.uid();
+    applied.metadata.resource_version = image.resource_version();
+    applied.metadata.labels = image.metadata.labels.clone();
+    applied.metadata.annotations = image.metadata.annotations.clone();
+    applied
+        .labels_mut()
+        .retain(|label, _| children::image::LABELS.iter().any(|(ours, _)| ours == label));
+    applied.annotations_mut().retain(|note, _| note == MADE_BY_ANNOTATION);
+    applied.metadata.owner_references = Some(owners);
+    Write { action: Action::Apply(erase(&applied)), because }
+}
