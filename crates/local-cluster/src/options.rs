@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use crate::node::{Images, Room};
 use crate::progress::Progress;
 
 /// What a cluster is started with.
@@ -15,10 +16,17 @@ pub struct Options {
     pub storage: bool,
     /// The program, with its first arguments, that import pods run as.
     pub importer: Vec<String>,
+    /// What other images nodes find.
+    pub images: Images,
+    /// What pods may ask for on each node.
+    pub room: Room,
     /// Where everything is kept, and stays: a directory that is empty or absent. Without one it is temporary.
     pub state_dir: Option<PathBuf>,
     /// How soon a lost node is noticed.
     pub node_times: NodeTimes,
+    /// How long a failed container waits before its second restart, and an image that was not found before it is
+    /// pulled again; doubles, and is at most 30 times as long.
+    pub backoff: Duration,
     /// How long a process may take to end before it is killed.
     pub grace: Duration,
 }
@@ -30,8 +38,11 @@ impl Default for Options {
             nodes: 2,
             storage: true,
             importer: vec!["disk-importer".to_owned()],
+            images: Images::any(),
+            room: Room::default(),
             state_dir: None,
             node_times: NodeTimes::default(),
+            backoff: Duration::from_secs(10),
             grace: Duration::from_secs(3),
         }
     }

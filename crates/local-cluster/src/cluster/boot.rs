@@ -110,6 +110,9 @@ async fn start_nodes(
         let client = node_client(gate, &name).await?;
         let mut node = NodeOptions::new(client, guard.clone(), &name, state.root());
         node.program.clone_from(&options.importer);
+        node.images.clone_from(&options.images);
+        node.room.clone_from(&options.room);
+        node.backoff = options.backoff;
         node.addresses = addresses.clone();
         node.heartbeat = options.node_times.heartbeat;
         nodes.push(ProcessNode::start(node).await?);

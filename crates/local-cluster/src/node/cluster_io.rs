@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::{Client, Resource, ResourceExt};
@@ -93,14 +93,37 @@ impl PodEvents {
 
     /// A Warning about `pod`. One that cannot be written is lost, as kubelet's are.
     pub(super) async fn warn(&self, pod: &Pod, reason: &str, note: &str) {
+        self.publish(&pod.object_ref(&()), EventType::Warning, (reason, note)).await;
+    }
+
+    /// An Event about a container of `pod`.
+    pub(super) async fn about(
+        &self,
+        (pod, container): (&Pod, &str),
+        type_: EventType,
+        (reason, note): (&str, &str),
+    ) {
+        let reference = ObjectReference {
+            field_path: Some(format!("spec.containers{{{container}}}")),
+            ..pod.object_ref(&())
+        };
+        self.publish(&reference, type_, (reason, note)).await;
+    }
+
+    async fn publish(
+        &self,
+        about: &ObjectReference,
+        type_: EventType,
+        (reason, note): (&str, &str),
+    ) {
         let event = Event {
-            type_: EventType::Warning,
+            type_,
             reason: reason.to_owned(),
             note: Some(note.to_owned()),
             action: reason.to_owned(),
             secondary: None,
         };
-        if let Err(error) = self.recorder.publish(&event, &pod.object_ref(&())).await {
+        if let Err(error) = self.recorder.publish(&event, about).await {
             tracing::debug!(%error, reason, "an event was lost");
         }
     }

@@ -3,6 +3,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::ExitStatus;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Container;
@@ -60,6 +61,12 @@ impl Termination {
 
     pub(super) fn succeeded(&self) -> bool {
         self.exit_code == 0
+    }
+
+    /// How long it ran.
+    pub(super) fn lasted(&self) -> Duration {
+        let ran = self.started_at.map(|started| self.finished_at.duration_since(started));
+        ran.map_or(Duration::ZERO, |ran| ran.unsigned_abs())
     }
 }
 

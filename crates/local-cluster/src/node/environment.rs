@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use k8s_openapi::api::core::v1::{Container, EnvVar, ObjectFieldSelector, Pod};
+use k8s_openapi::api::core::v1::{Container, EnvFromSource, EnvVar, ObjectFieldSelector, Pod};
 use kube::ResourceExt;
 
 use super::NodeContext;
 use super::mounts::NotYet;
+use super::sources::Source;
 
 /// Variables by name.
 pub(super) type Environment = BTreeMap<String, String>;
@@ -19,16 +20,31 @@ pub(super) async fn resolve(
     container: &Container,
     pod_ip: IpAddr,
 ) -> Result<Environment, NotYet> {
-    if container.env_from.as_ref().is_some_and(|sources| !sources.is_empty()) {
-        return Err(NotYet::config("envFrom is not supported by process nodes"));
-    }
     let mut environment = Environment::new();
+    for source in container.env_from.iter().flatten() {
+        environment.extend(values_of(context, pod, source).await?);
+    }
     for variable in container.env.iter().flatten() {
         if let Some(value) = value_of(context, pod, variable, pod_ip).await? {
             environment.insert(variable.name.clone(), expand(&value, &environment));
         }
     }
     Ok(environment)
+}
+
+/// All variables of one source.
+async fn values_of(
+    context: &NodeContext,
+    pod: &Pod,
+    source: &EnvFromSource,
+) -> Result<Environment, NotYet> {
+    let map = source.config_map_ref.as_ref().map(Source::from);
+    let Some(object) = map.or_else(|| source.secret_ref.as_ref().map(Source::from)) else {
+        return Err(NotYet::config("a source of envFrom is not supported by process nodes"));
+    };
+    let prefix = source.prefix.as_deref().unwrap_or_default();
+    let values = object.values(context, pod).await?;
+    Ok(values.into_iter().map(|(key, value)| (format!("{prefix}{key}"), value)).collect())
 }
 
 /// A variable's value; none for one whose optional source is absent.
@@ -45,7 +61,10 @@ async fn value_of(
         return field_value(context, pod, field, pod_ip).map(Some);
     }
     if let Some(key) = &source.secret_key_ref {
-        return super::secrets::value(context, pod, key).await;
+        return Source::from(key).value(context, pod, &key.key).await;
+    }
+    if let Some(key) = &source.config_map_key_ref {
+        return Source::from(key).value(context, pod, &key.key).await;
     }
     Err(NotYet::config(format!(
         "the source of variable {} is not supported by process nodes",

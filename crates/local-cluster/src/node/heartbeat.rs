@@ -10,7 +10,7 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use tokio::time::MissedTickBehavior;
 
-use super::NodeContext;
+use super::{NodeContext, Room};
 
 const LEASE_NAMESPACE: &str = "kube-node-lease";
 
@@ -50,9 +50,9 @@ fn is_ready(node: &Node) -> bool {
     conditions.into_iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True")
 }
 
-async fn report_ready(context: &NodeContext) -> Result<(), kube::Error> {
+pub(super) async fn report_ready(context: &NodeContext) -> Result<(), kube::Error> {
     let nodes: Api<Node> = Api::all(context.client.clone());
-    let patch = Patch::Strategic(json!({"status": status(&context.name)}));
+    let patch = Patch::Strategic(json!({"status": status(context)}));
     nodes.patch_status(&context.name, &PatchParams::default(), &patch).await.map(drop)
 }
 
@@ -94,15 +94,15 @@ fn go_architecture() -> &'static str {
     }
 }
 
-/// Room for any test's pods: the processes share the host, nothing is set aside for them.
-fn status(name: &str) -> Value {
-    let room = json!({"cpu": "32", "memory": "64Gi", "ephemeral-storage": "200Gi", "pods": "110"});
+fn status(context: &NodeContext) -> Value {
+    let Room { cpu, memory } = context.room();
+    let room = json!({"cpu": cpu, "memory": memory, "ephemeral-storage": "200Gi", "pods": "110"});
     json!({
         "capacity": room,
         "allocatable": room,
         "addresses": [
             {"type": "InternalIP", "address": "127.0.0.1"},
-            {"type": "Hostname", "address": name},
+            {"type": "Hostname", "address": context.name},
         ],
         "conditions": conditions(),
         "nodeInfo": {

@@ -1,40 +1,59 @@
 //! Process nodes: a small stand-in for kubelet that needs no root and no container runtime.
 //!
-//! A node registers itself, keeps its lease, and carries the pods bound to it. A pod whose first
-//! container starts `disk-importer` runs as a real process of the host; any other pod is only
-//! reported Running. A node can fail the ways a kubelet does: see the fault methods of
-//! [`ProcessNode`].
+//! A node registers itself, keeps its lease, and carries the pods bound to it. A container runs as a
+//! real process of the host if its image is the importer's or one that the node was told of
+//! ([`Images`]); any other is only reported Running, or its image is not found. A node can fail the
+//! ways a kubelet does: see the fault methods of [`ProcessNode`].
+//!
+//! There is no network namespace. Instead, the program of an image is told its pod's address, which
+//! is one of 127/8, the ports that its container names, and a file that stands for `/etc/hosts`
+//! ([`ADDRESS_VARIABLE`], [`PORTS_VARIABLE`], [`HOSTS_VARIABLE`]). Endpoints in 127/8 are refused by
+//! the API server, so a Service has none of such pods.
 //!
 //! What does not live here: users, groups and limits of a container (there is no root to set them),
-//! probes, init containers, logs and exec through the API server.
+//! init containers, hooks, logs and exec through the API server.
 
 mod addresses;
+mod backoff;
 mod cluster_io;
+mod conditions;
+mod container_report;
+mod container_run;
 mod container_state;
 mod environment;
 mod heartbeat;
 mod holds;
+mod hosts;
+mod images;
 mod inbox;
 mod launch;
 mod link;
 mod mounts;
+mod orders;
 mod pod_name;
 mod pod_run;
 mod pod_status;
 mod preparation;
+mod probes;
+mod pull;
+mod room;
 mod roster;
 mod running;
-mod secrets;
+mod sources;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use tokio::task::JoinSet;
 
 pub use addresses::AddressPool;
+pub use images::{Image, Images};
+pub use launch::{ADDRESS_VARIABLE, HOSTS_VARIABLE, PORTS_VARIABLE};
 pub use pod_name::PodName;
+pub use room::Room;
 
 use cluster_io::PodEvents;
 use holds::Holds;
@@ -45,7 +64,7 @@ use running::Groups;
 
 use crate::guard::Guard;
 
-/// The program name that makes a pod run as a real process.
+/// The program name by which the importer is known.
 pub const IMPORTER: &str = "disk-importer";
 
 /// How a node is started.
@@ -54,8 +73,12 @@ pub struct NodeOptions {
     pub client: Client,
     /// The node's name.
     pub name: String,
-    /// What runs instead of a container's `command[0]`: a program and its first arguments.
+    /// What runs instead of the importer's `command[0]`: a program and its first arguments.
     pub program: Vec<String>,
+    /// What other images there are.
+    pub images: Images,
+    /// What pods may ask for.
+    pub room: Room,
     /// Scratch directories, Secret files, termination messages and logs of pods live below.
     pub state_dir: PathBuf,
     /// Only volumes below this directory are given to pods.
@@ -66,8 +89,9 @@ pub struct NodeOptions {
     pub addresses: AddressPool,
     /// How often the lease is renewed.
     pub heartbeat: Duration,
-    /// How long a failed container waits before its second restart; doubles, at most 5 minutes.
-    pub restart_backoff: Duration,
+    /// How long a failed container waits before its second restart, and an image that was not found before it is
+    /// pulled again; doubles, and is at most 30 times as long.
+    pub backoff: Duration,
 }
 
 impl NodeOptions {
@@ -76,13 +100,15 @@ impl NodeOptions {
         Self {
             client,
             program: vec![IMPORTER.to_owned()],
+            images: Images::any(),
+            room: Room::default(),
             state_dir: root.join("nodes").join(name),
             storage_root: root.join("storage"),
             name: name.to_owned(),
             guard,
             addresses: AddressPool::new(),
             heartbeat: Duration::from_secs(10),
-            restart_backoff: Duration::from_secs(10),
+            backoff: Duration::from_secs(10),
         }
     }
 }
@@ -114,11 +140,13 @@ struct NodeContext {
     client: Client,
     name: String,
     program: Vec<String>,
+    images: Images,
+    room: Mutex<Room>,
     state_dir: PathBuf,
     storage_root: PathBuf,
     addresses: AddressPool,
     heartbeat: Duration,
-    restart_backoff: Duration,
+    backoff: Duration,
     link: Link,
     holds: Holds,
     groups: Groups,
@@ -133,11 +161,13 @@ impl NodeContext {
             client: options.client,
             name: options.name,
             program: options.program,
+            images: options.images,
+            room: Mutex::new(options.room),
             state_dir: options.state_dir,
             storage_root: options.storage_root,
             addresses: options.addresses,
             heartbeat: options.heartbeat,
-            restart_backoff: options.restart_backoff,
+            backoff: options.backoff,
             link: Link::new(),
             holds: Holds::default(),
             groups: Groups::new(options.guard),
@@ -175,9 +205,22 @@ impl ProcessNode {
         &self.context.name
     }
 
-    /// Where the output of a pod's process goes; exists while the pod does.
+    /// Where the output of a pod's first container goes; exists while the pod does.
     pub fn log(&self, uid: &str) -> PathBuf {
         launch::log_file(&launch::pod_dir(&self.context.state_dir, uid))
+    }
+
+    /// Where the same output stays for as long as the cluster does.
+    pub fn kept_log(&self, pod: &Pod) -> PathBuf {
+        launch::kept_log_file(&self.context.state_dir, pod)
+    }
+
+    /// Changes what pods may ask for, as a machine that is resized. Pods that run stay.
+    pub async fn resize(&self, room: Room) -> Result<(), NodeError> {
+        self.context.set_room(room);
+        let name = self.context.name.clone();
+        let reported = heartbeat::report_ready(&self.context).await;
+        reported.map_err(|source| NodeError::Register { name, source })
     }
 
     /// Stops the node and waits until its tasks are gone.

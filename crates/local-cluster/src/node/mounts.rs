@@ -1,11 +1,13 @@
 //! Volumes of a pod as directories and files of the host, and paths rewritten to them.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{Container, PersistentVolumeClaimVolumeSource, Pod, Volume};
 use kube::ResourceExt;
 
-use super::{NodeContext, secrets};
+use super::NodeContext;
+use super::sources::SourceVolume;
 use crate::storage::VolumePlace;
 
 /// Why a pod cannot start yet, as kubelet tells it.
@@ -24,9 +26,9 @@ impl NotYet {
         Self { waiting: "ContainerCreating", event: "FailedMount", message: message.into() }
     }
 
-    /// True if a volume is what is missing.
-    pub(super) fn is_about_volume(&self) -> bool {
-        self.event == "FailedMount"
+    /// The message of the waiting container. While a volume is missing kubelet shows none: only the Event has it.
+    pub(super) fn shown(&self) -> String {
+        if self.event == "FailedMount" { String::new() } else { self.message.clone() }
     }
 
     /// The container's configuration refers to something that is not there.
@@ -42,25 +44,34 @@ pub(super) struct Mount {
     pub(super) host: PathBuf,
 }
 
-/// The mounts and devices of `container`. Scratch directories are made below `dir`.
-pub(super) async fn resolve(
+/// Where the volumes of a pod are on this host, by their names.
+pub(super) type Volumes = BTreeMap<String, PathBuf>;
+
+/// Finds or makes every volume of `pod`; what has no place of its own goes below `dir`.
+pub(super) async fn volumes(
     context: &NodeContext,
     pod: &Pod,
-    container: &Container,
     dir: &Path,
-) -> Result<Vec<Mount>, NotYet> {
-    let mut mounts = Vec::new();
+) -> Result<Volumes, NotYet> {
+    let mut volumes = Volumes::new();
     for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
-        let host = volume_path(context, pod, volume, dir).await?;
-        for mount in container.volume_mounts.iter().flatten().filter(|m| m.name == volume.name) {
-            let host = host.join(mount.sub_path.as_deref().unwrap_or_default());
-            mounts.push(Mount { at: mount.mount_path.clone(), host });
-        }
-        for device in container.volume_devices.iter().flatten().filter(|d| d.name == volume.name) {
-            mounts.push(Mount { at: device.device_path.clone(), host: host.clone() });
-        }
+        let path = volume_path(context, pod, volume, dir).await?;
+        volumes.insert(volume.name.clone(), path);
     }
-    Ok(mounts)
+    Ok(volumes)
+}
+
+/// The mounts and devices of `container`.
+pub(super) fn mounts(container: &Container, volumes: &Volumes) -> Vec<Mount> {
+    let mounts = container.volume_mounts.iter().flatten().filter_map(|mount| {
+        let host = volumes.get(&mount.name)?.join(mount.sub_path.as_deref().unwrap_or_default());
+        Some(Mount { at: mount.mount_path.clone(), host })
+    });
+    let devices = container.volume_devices.iter().flatten().filter_map(|device| {
+        let host = volumes.get(&device.name)?.clone();
+        Some(Mount { at: device.device_path.clone(), host })
+    });
+    mounts.chain(devices).collect()
 }
 
 async fn volume_path(
@@ -75,7 +86,9 @@ async fn volume_path(
     let path = dir.join("volumes").join(&volume.name);
     std::fs::create_dir_all(&path).map_err(|error| NotYet::volume(error.to_string()))?;
     if let Some(secret) = &volume.secret {
-        secrets::fill_volume(context, pod, secret, &path).await?;
+        SourceVolume::from(secret).fill(context, pod, &path).await?;
+    } else if let Some(map) = &volume.config_map {
+        SourceVolume::from(map).fill(context, pod, &path).await?;
     } else if volume.empty_dir.is_none() && volume.projected.is_none() {
         let message =
             format!("the kind of volume {} is not supported by process nodes", volume.name);

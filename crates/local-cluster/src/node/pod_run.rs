@@ -1,31 +1,31 @@
-//! The life of one pod on the node: started, watched, ended, confirmed gone.
+//! The life of one pod on the node: started, watched, ended, confirmed gone. Each of its containers has a task of its
+//! own ([`super::container_run`]); this one tells the API server what they say.
 //!
 //! ```text
-//! accepted ─▶ (held) ─▶ prepared ─▶ running ─▶ ended ─▶ deleted ─▶ confirmed
-//!                           ▲          │ restartPolicy
-//!                           └──────────┘
+//! accepted ─▶ (held) ─▶ volumes ─▶ containers ─▶ ended ─▶ deleted ─▶ confirmed
 //! ```
 
-use std::process::ExitStatus;
+use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
-use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::addresses::PodAddress;
 use super::cluster_io::Presence;
-use super::container_state::{Termination, termination_message};
+use super::container_report::ContainerReport;
+use super::container_run::{Change, ContainerRun, Voice};
+use super::container_state::Termination;
+use super::images::Content;
 use super::inbox::{Ending, Inbox, Interruption};
-use super::launch::{self, Launch};
-use super::pod_status::{Containers, Phase, Report};
-use super::preparation::Preparation;
-use super::running::RunningProcess;
-use super::{NodeContext, PodName};
-
-const LONGEST_RESTART_BACKOFF: Duration = Duration::from_secs(300);
+use super::mounts::{self, NotYet, Volumes, mounts};
+use super::orders::{Order, Orders};
+use super::pod_status::Report;
+use super::preparation::{Preparation, until_there};
+use super::{NodeContext, PodName, launch};
 
 /// Carries one pod from the moment it is bound to the node until it is gone.
 pub(super) struct PodRun {
@@ -33,34 +33,42 @@ pub(super) struct PodRun {
     inbox: Inbox,
     pod: Arc<Pod>,
     report: Report,
+    crew: Crew,
 }
 
-/// How the pod's life on the node ended.
-#[derive(PartialEq, Eq)]
-enum Halt {
-    /// The object is gone: nobody to report to.
-    Gone,
-    /// The containers ended, by themselves or by order; `report` says how.
-    Ended,
+/// The tasks that carry the containers of a pod. Dropping it ends them.
+struct Crew {
+    orders: watch::Sender<Order>,
+    /// Ends once every container has ended and all is told.
+    changes: mpsc::UnboundedReceiver<Change>,
+    _tasks: JoinSet<()>,
+    _address: Option<PodAddress>,
+}
+
+impl Crew {
+    /// Of a pod that was not started.
+    fn none() -> Self {
+        let (orders, _) = Orders::channel();
+        let (_, changes) = mpsc::unbounded_channel();
+        Self { orders, changes, _tasks: JoinSet::new(), _address: None }
+    }
 }
 
 impl PodRun {
     pub(super) fn new(context: Arc<NodeContext>, inbox: Inbox) -> Self {
-        Self { context, pod: inbox.pod(), inbox, report: Report::accepted() }
+        let pod = inbox.pod();
+        Self { report: Report::accepted(&pod), crew: Crew::none(), context, pod, inbox }
     }
 
     pub(super) async fn run(mut self) {
         let present = match self.phase() {
             Some("Succeeded" | "Failed") => Presence::Present,
-            // A process started before this node was: nothing of it is known here.
+            // Processes started before this node was: nothing of them is known here.
             Some("Running") => {
-                self.report.end(Termination::unknown());
+                self.report.end_rest();
                 self.publish().await
             }
-            _ => match self.live().await {
-                Halt::Gone => Presence::Gone,
-                Halt::Ended => self.publish().await,
-            },
+            _ => self.live().await,
         };
         if present == Presence::Present && self.inbox.removal().await != Interruption::Gone {
             self.context.confirm_deletion(&self.pod).await;
@@ -72,8 +80,9 @@ impl PodRun {
         self.pod.status.as_ref()?.phase.as_deref()
     }
 
-    async fn publish(&self) -> Presence {
-        self.context.write_status(&self.pod, &self.report.to_patch(&self.pod)).await
+    async fn publish(&mut self) -> Presence {
+        let patch = self.report.to_patch(&self.pod);
+        self.context.write_status(&self.pod, &patch).await
     }
 
     async fn remove_files(&self) {
@@ -85,199 +94,174 @@ impl PodRun {
         }
     }
 
-    async fn live(&mut self) -> Halt {
+    /// From the first report to the last.
+    async fn live(&mut self) -> Presence {
         if self.publish().await == Presence::Gone {
-            return Halt::Gone;
+            return Presence::Gone;
         }
-        let pod = self.pod.clone();
-        match launch::process_container(&pod) {
-            Some(container) => self.live_as_process(container).await,
-            None => self.live_on_paper().await,
+        let contents = self.contents();
+        let volumes = match self.prepared(&contents).await {
+            Ok(volumes) => volumes,
+            Err(cause) => return self.end(cause).await,
+        };
+        if let Err(error) = self.start(contents, &volumes) {
+            self.report.end_all(|_| Termination::not_started(&error));
+            return self.publish().await;
         }
+        self.follow().await
     }
 
-    /// A pod that is only reported Running.
-    async fn live_on_paper(&mut self) -> Halt {
-        let name = PodName::from(&*self.pod);
+    /// What each container runs.
+    fn contents(&self) -> Vec<Content> {
+        let containers = self.pod.spec.as_ref().map_or(&[][..], |spec| &spec.containers);
+        let NodeContext { images, program, .. } = &*self.context;
+        containers.iter().map(|container| images.content(container, program)).collect()
+    }
+
+    /// Waits until the pod is not held and its volumes are there. One that is only reported Running needs none.
+    async fn prepared(&mut self, contents: &[Content]) -> Result<Volumes, Interruption> {
+        let Self { context, inbox, pod, report, .. } = self;
+        let preparing = async {
+            context.holds.released(&PodName::from(&**pod)).await;
+            if contents.iter().all(|content| *content == Content::OnPaper) {
+                return Volumes::new();
+            }
+            until_there(context, VolumesOf { context, pod, report }).await
+        };
         tokio::select! {
             biased;
-            cause = self.inbox.interruption() => return self.end_unstarted(cause),
-            () = self.context.holds.released(&name) => {}
+            cause = inbox.interruption() => Err(cause),
+            volumes = preparing => Ok(volumes),
         }
-        let address = self.context.addresses.service();
-        let started = self.enter_running(address.as_ref());
-        if self.publish().await == Presence::Gone {
-            return Halt::Gone;
-        }
-        let cause = self.inbox.interruption().await;
-        let killed = Termination::with_code(137, Some(started), String::new());
-        self.end_as(cause, killed)
     }
 
-    async fn live_as_process(&mut self, container: &Container) -> Halt {
-        let Some(address) = self.context.addresses.loopback() else {
-            self.report
-                .end(Termination::not_started(&std::io::Error::other("no free address in 127/8")));
-            return Halt::Ended;
+    /// Gives the pod its address and starts a task for each container.
+    fn start(&mut self, contents: Vec<Content>, volumes: &Volumes) -> std::io::Result<()> {
+        let address = if contents.iter().all(|content| *content == Content::OnPaper) {
+            self.context.addresses.service()
+        } else {
+            self.context.addresses.loopback()
         };
-        loop {
-            let preparation = Preparation {
-                context: &self.context,
-                pod: &self.pod,
-                container,
-                address: address.ip(),
-                report: self.report.clone(),
-            };
-            let launch = tokio::select! {
+        let Some(address) = address else {
+            return Err(std::io::Error::other("no free address for a pod"));
+        };
+        self.report.ip = Some(address.ip());
+        let (orders, receiver) = Orders::channel();
+        let (sender, changes) = mpsc::unbounded_channel();
+        let mut tasks = JoinSet::new();
+        for (index, content) in contents.into_iter().enumerate() {
+            let voice = Voice { index, changes: sender.clone() };
+            let container = self.container(voice, (volumes, address.ip()), receiver.clone());
+            tasks.spawn(container.run(content));
+        }
+        self.crew = Crew { orders, changes, _tasks: tasks, _address: Some(address) };
+        Ok(())
+    }
+
+    fn container(
+        &self,
+        voice: Voice,
+        (volumes, address): (&Volumes, IpAddr),
+        orders: Orders,
+    ) -> ContainerRun {
+        let containers = self.pod.spec.as_ref().map_or(&[][..], |spec| &spec.containers);
+        let container = containers[voice.index].clone();
+        ContainerRun {
+            context: self.context.clone(),
+            pod: self.pod.clone(),
+            mounts: mounts(&container, volumes),
+            container,
+            address,
+            orders,
+            voice,
+            report: ContainerReport::creating(),
+            failures: 0,
+        }
+    }
+
+    /// Tells what containers say until all have ended, or the pod must not go on.
+    async fn follow(&mut self) -> Presence {
+        let mut present = Presence::Present;
+        while present == Presence::Present {
+            let change = tokio::select! {
                 biased;
-                cause = self.inbox.interruption() => return self.end_unstarted(cause),
-                launch = preparation.until_ready() => launch,
+                cause = self.inbox.interruption() => return self.end(cause).await,
+                change = self.crew.changes.recv() => change,
             };
-            let started = self.enter_running(Some(&address));
-            let (end, cause) = self.run_once(container, &launch, started).await;
-            if let Some(cause) = cause {
-                return self.end_as(cause, end);
-            }
-            if !self.restarts_after(&end) {
-                self.report.end(end);
-                return Halt::Ended;
-            }
-            if let Some(halt) = self.back_off(end).await {
-                return halt;
-            }
+            let Some(Change { index, report }) = change else { break };
+            self.report.containers[index] = report;
+            let patch = self.report.to_patch(&self.pod);
+            present = tokio::select! {
+                present = self.context.write_status(&self.pod, &patch) => present,
+                cause = self.inbox.interruption() => return self.end(cause).await,
+            };
         }
+        present
     }
 
-    fn enter_running(&mut self, address: Option<&PodAddress>) -> Timestamp {
-        let since = Timestamp::now();
-        self.report.phase = Phase::Running;
-        self.report.containers = Containers::Running { since };
-        self.report.ip = address.map(PodAddress::ip);
-        since
-    }
-
-    /// One run of the process. Returns how it ended and, if not by itself, at whose word.
-    async fn run_once(
-        &mut self,
-        container: &Container,
-        launch: &Launch,
-        started: Timestamp,
-    ) -> (Termination, Option<Interruption>) {
-        let uid = self.pod.uid().unwrap_or_default();
-        let mut process = match RunningProcess::spawn(launch, &uid, &self.context.groups) {
-            Ok(process) => process,
-            Err(error) => return (Termination::not_started(&error), None),
-        };
-        let running = self.report.to_patch(&self.pod);
-        let publishing = self.context.write_status(&self.pod, &running);
-        let exit = async { tokio::join!(process.wait(), publishing).0 };
-        let (status, cause) = tokio::select! {
-            biased;
-            status = exit => (status, None),
-            cause = self.inbox.interruption() => {
-                (stop(&mut process, &cause, &mut self.inbox).await, Some(cause))
-            }
-        };
-        drop(process);
-        let status = match status {
-            Ok(status) => status,
-            Err(error) => return (Termination::not_started(&error), cause),
-        };
-        let message = termination_message(container, status, &launch.termination_log, &launch.log);
-        (Termination::exited(status, started, message), cause)
-    }
-
-    fn restarts_after(&self, end: &Termination) -> bool {
-        let policy = self.pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref());
-        match policy {
-            Some("Never") => false,
-            Some("OnFailure") => !end.succeeded(),
-            _ => true,
-        }
-    }
-
-    /// Waits before the next run: not before the first restart, then longer each time.
-    async fn back_off(&mut self, end: Termination) -> Option<Halt> {
-        let delay = restart_delay(self.context.restart_backoff, self.report.restarts);
-        self.report.restarts += 1;
-        self.report.last = Some(end);
-        if delay.is_zero() {
-            return None;
-        }
-        let message = format!("back-off {}s restarting failed container", delay.as_secs());
-        self.report.containers = Containers::Waiting { reason: "CrashLoopBackOff", message };
-        if self.publish().await == Presence::Gone {
-            return Some(Halt::Gone);
-        }
-        tokio::select! {
-            cause = self.inbox.interruption() => Some(self.end_unstarted(cause)),
-            () = tokio::time::sleep(delay) => None,
-        }
-    }
-
-    /// The end of a pod of which nothing runs: its last run counts, if it had one.
-    fn end_unstarted(&mut self, cause: Interruption) -> Halt {
-        let end = self.report.last.clone().unwrap_or_else(Termination::unknown);
-        self.end_as(cause, end)
-    }
-
-    fn end_as(&mut self, cause: Interruption, end: Termination) -> Halt {
+    /// Ends what runs and reports it.
+    async fn end(&mut self, cause: Interruption) -> Presence {
+        self.stop(&cause).await;
         match cause {
-            Interruption::Gone => return Halt::Gone,
-            Interruption::Deleted { .. } => self.report.end(end),
-            Interruption::Commanded(Ending::Evict) => self.report.evict(end),
+            Interruption::Gone => return Presence::Gone,
+            Interruption::Deleted { .. } => self.report.end_rest(),
+            Interruption::Commanded(Ending::Evict) => {
+                self.report.end_rest();
+                self.report.evicted = true;
+            }
             Interruption::Commanded(Ending::Finish { exit_code, message }) => {
-                self.report.end(Termination::with_code(exit_code, end.started_at, message));
+                self.report.end_all(|container| {
+                    let started = container.end().or(container.last.as_ref());
+                    let started = started.and_then(|end| end.started_at);
+                    Termination::with_code(exit_code, started, message.clone())
+                });
             }
         }
-        Halt::Ended
+        self.publish().await
     }
-}
 
-fn restart_delay(first: Duration, restarts: u32) -> Duration {
-    match restarts {
-        0 => Duration::ZERO,
-        n => first.saturating_mul(2_u32.saturating_pow(n - 1)).min(LONGEST_RESTART_BACKOFF),
-    }
-}
-
-/// Ends a process at the word of `cause`: deletion has its grace, everything else has none.
-async fn stop(
-    process: &mut RunningProcess,
-    cause: &Interruption,
-    inbox: &mut Inbox,
-) -> std::io::Result<ExitStatus> {
-    let Interruption::Deleted { grace } = cause else {
-        process.kill();
-        return process.wait().await;
-    };
-    process.terminate();
-    let asked = Instant::now();
-    let mut deadline = asked + *grace;
-    loop {
-        tokio::select! {
-            status = process.wait() => return status,
-            () = tokio::time::sleep_until(deadline) => {
-                process.kill();
-                return process.wait().await;
+    /// Waits until every container has ended, and hurries if that is asked for.
+    async fn stop(&mut self, cause: &Interruption) {
+        let (asked, mut order, mut listens) = (Instant::now(), Order::of(cause), true);
+        loop {
+            self.crew.orders.send_replace(order);
+            tokio::select! {
+                change = self.crew.changes.recv() => match change {
+                    Some(Change { index, report }) => self.report.containers[index] = report,
+                    None => return,
+                },
+                next = self.inbox.next_interruption(), if listens => {
+                    listens = next != Interruption::Gone;
+                    order = order.hurried_by(asked, &next);
+                }
             }
-            next = inbox.next_interruption() => match next {
-                // A second deletion may shorten the grace, never lengthen it.
-                Interruption::Deleted { grace } => deadline = deadline.min(asked + grace),
-                Interruption::Gone | Interruption::Commanded(_) => deadline = asked,
-            },
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The volumes of a pod, in its directory or where they are kept.
+struct VolumesOf<'a> {
+    context: &'a NodeContext,
+    pod: &'a Pod,
+    report: &'a Report,
+}
 
-    #[test]
-    fn the_first_restart_is_at_once_and_the_delay_is_bounded() {
-        let first = Duration::from_secs(10);
-        let delays = [0, 1, 2, 3, 40].map(|restarts| restart_delay(first, restarts).as_secs());
-        assert_eq!(delays, [0, 10, 20, 40, 300]);
+impl Preparation for VolumesOf<'_> {
+    type Found = Volumes;
+
+    async fn look(&self) -> Result<Volumes, NotYet> {
+        let uid = self.pod.uid().unwrap_or_default();
+        let directory = launch::pod_dir(&self.context.state_dir, &uid);
+        std::fs::create_dir_all(&directory).map_err(|error| NotYet::volume(error.to_string()))?;
+        mounts::volumes(self.context, self.pod, &directory).await
+    }
+
+    async fn tell(&self, problem: &NotYet) {
+        self.context.events.warn(self.pod, problem.event, &problem.message).await;
+        let mut report = self.report.clone();
+        for container in &mut report.containers {
+            container.wait(problem.waiting, problem.shown());
+        }
+        self.context.write_status(self.pod, &report.to_patch(self.pod)).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Processes of pods: each in a process group of its own that the cluster's guard knows.
+//! Processes of containers: each in a process group of its own that the cluster's guard knows.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -12,10 +12,13 @@ use nix::unistd::Pid;
 use super::launch::Launch;
 use crate::guard::{Guard, GuardedProcess};
 
-/// The process groups of one node by the UID of their pod.
+/// A container: the UID of its pod, and its name.
+pub(super) type Key = (String, String);
+
+/// The process groups of one node by their containers.
 #[derive(Clone)]
 pub(super) struct Groups {
-    running: Arc<Mutex<HashMap<String, Pid>>>,
+    running: Arc<Mutex<HashMap<Key, Pid>>>,
     guard: Arc<Guard>,
 }
 
@@ -24,10 +27,20 @@ impl Groups {
         Self { running: Arc::default(), guard }
     }
 
-    /// Kills the group of a pod; false if it has none.
+    /// What keeps processes from outliving the node.
+    pub(super) fn guard(&self) -> &Arc<Guard> {
+        &self.guard
+    }
+
+    /// Kills the groups of a pod; false if it has none.
     pub(super) fn kill(&self, pod_uid: &str) -> bool {
-        let group = self.with(|running| running.get(pod_uid).copied());
-        group.is_some_and(|group| killpg(group, Signal::SIGKILL).is_ok())
+        let of_pod = |running: &mut HashMap<Key, Pid>| {
+            let groups = running.iter().filter(|((uid, _), _)| uid == pod_uid);
+            groups.map(|(_, group)| *group).collect::<Vec<_>>()
+        };
+        let killed =
+            self.with(of_pod).into_iter().map(|group| killpg(group, Signal::SIGKILL).is_ok());
+        killed.fold(false, |any, killed| any | killed)
     }
 
     /// Kills the groups of all pods.
@@ -38,7 +51,7 @@ impl Groups {
         }
     }
 
-    fn with<T>(&self, change: impl FnOnce(&mut HashMap<String, Pid>) -> T) -> T {
+    fn with<T>(&self, change: impl FnOnce(&mut HashMap<Key, Pid>) -> T) -> T {
         change(&mut self.running.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -51,16 +64,16 @@ fn keep(log: &Path, kept: &Path) -> std::io::Result<()> {
     }
 }
 
-/// The process of a pod. Dropping it kills its whole group.
+/// The process of a container. Dropping it kills its whole group.
 pub(super) struct RunningProcess {
     process: GuardedProcess,
     groups: Groups,
-    pod_uid: String,
+    key: Key,
 }
 
 impl RunningProcess {
-    /// Starts what `launch` says for the pod with this UID.
-    pub(super) fn spawn(launch: &Launch, pod_uid: &str, groups: &Groups) -> std::io::Result<Self> {
+    /// Starts what `launch` says for this container.
+    pub(super) fn spawn(launch: &Launch, key: Key, groups: &Groups) -> std::io::Result<Self> {
         std::fs::write(&launch.termination_log, b"")?;
         let log = std::fs::File::options().create(true).append(true).open(&launch.log)?;
         keep(&launch.log, &launch.kept_log)?;
@@ -68,8 +81,8 @@ impl RunningProcess {
         command.env_clear().envs(&launch.environment).current_dir(&launch.directory);
         command.stdout(log.try_clone()?).stderr(log);
         let process = groups.guard.spawn(command)?;
-        groups.with(|running| running.insert(pod_uid.to_owned(), process.id()));
-        Ok(Self { process, groups: groups.clone(), pod_uid: pod_uid.to_owned() })
+        groups.with(|running| running.insert(key.clone(), process.id()));
+        Ok(Self { process, groups: groups.clone(), key })
     }
 
     /// Waits for the end of the process, and ends what it leaves behind. Can be given up and called again.
@@ -91,6 +104,6 @@ impl RunningProcess {
 
 impl Drop for RunningProcess {
     fn drop(&mut self) {
-        self.groups.with(|running| running.remove(&self.pod_uid));
+        self.groups.with(|running| running.remove(&self.key));
     }
 }

@@ -102,7 +102,7 @@ impl Workbench {
         options.storage_root = cluster.storage().unwrap().root().to_owned();
         options.program = vec!["/bin/sh".to_owned()];
         options.heartbeat = NodeTimes::short().heartbeat;
-        options.restart_backoff = Duration::from_millis(1);
+        options.backoff = Duration::from_millis(1);
         let node = ProcessNode::start(options).await.unwrap();
         Self { cluster, namespace, node, state }
     }

@@ -1,0 +1,51 @@
+//! An image that is not there: pulled in vain again and again, as kubelet and containerd tell it.
+
+use kube::runtime::events::EventType;
+
+use super::backoff;
+use super::container_run::ContainerRun;
+
+impl ContainerRun {
+    /// Pulls until the pod is to end. The longer it fails, the longer it waits.
+    pub(super) async fn pull_in_vain(&mut self) {
+        let image = self.container.image.clone().unwrap_or_default();
+        if self.container.image_pull_policy.as_deref() == Some("Never") {
+            let message =
+                format!("Container image \"{image}\" is not present with pull policy of Never");
+            self.say(EventType::Warning, "ErrImageNeverPull", &message).await;
+            self.report.wait("ErrImageNeverPull", message);
+            self.tell();
+            return self.orders.to_end().await;
+        }
+        let cause = not_found(&image);
+        for failures in 1.. {
+            self.tell_failure(&image, &cause).await;
+            self.tell_back_off_pulling(&image, &cause).await;
+            if !self.goes_on_after(backoff::delay(self.context.backoff, failures)).await {
+                return;
+            }
+        }
+    }
+
+    async fn tell_failure(&mut self, image: &str, cause: &str) {
+        self.report.wait("ErrImagePull", cause.to_owned());
+        self.tell();
+        let note = format!("Failed to pull image \"{image}\": {cause}");
+        self.say(EventType::Warning, "Failed", &note).await;
+    }
+
+    async fn tell_back_off_pulling(&mut self, image: &str, cause: &str) {
+        let note = format!("Back-off pulling image \"{image}\"");
+        self.say(EventType::Normal, "BackOff", &note).await;
+        self.report.wait("ImagePullBackOff", format!("{note}: ErrImagePull: {cause}"));
+        self.tell();
+    }
+}
+
+/// What containerd says of a name that no registry knows.
+fn not_found(image: &str) -> String {
+    format!(
+        "rpc error: code = NotFound desc = failed to pull and unpack image \"{image}\": failed to resolve reference \
+         \"{image}\": {image}: not found"
+    )
+}
