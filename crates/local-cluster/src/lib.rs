@@ -23,6 +23,7 @@
 pub mod audit;
 pub mod certificates;
 mod cluster;
+pub mod container;
 mod control_plane;
 pub mod guard;
 pub mod kubeconfig;

@@ -40,6 +40,9 @@ pub enum Command {
     /// Run the importer, as its own program does.
     #[command(hide = true)]
     RunImporter(Box<disk_importer::cli::Args>),
+    /// Run in the place of an image's program, on a node of the demo.
+    #[command(hide = true)]
+    RunContainer(local_cluster::container::Args),
 }
 
 /// Which controller to run.
@@ -153,6 +156,11 @@ mod tests {
             let parsed = Cli::try_parse_from(line).unwrap();
             assert!(matches!(parsed.command, Command::RunController(_)), "{own:?}");
         }
+        let container = ["otctl", "run-container", "--ports=8080,8081", "--exit-code=3"];
+        assert!(matches!(
+            Cli::try_parse_from(container).unwrap().command,
+            Command::RunContainer(_)
+        ));
     }
 
     #[test]

@@ -40,6 +40,7 @@ pub async fn main() -> ExitCode {
         Command::Crds(args) => cmd::crds::run(&args).await,
         Command::RunController(controller) => cmd::run::controller(*controller).await,
         Command::RunImporter(args) => Ok(cmd::run::importer(*args).await),
+        Command::RunContainer(args) => Ok(local_cluster::container::run(args).await),
     };
     ended.unwrap_or_else(|error| {
         out::error(&error);

@@ -1,5 +1,6 @@
 //! `local-cluster programs`: finds or builds every program and prints where each is.
 //! `local-cluster up`: a cluster until Ctrl-C or SIGTERM; prints one JSON line once it works.
+//! `local-cluster container`: what nodes start in the place of an image's program.
 
 use std::{
     io::{self, Write as _},
@@ -7,24 +8,33 @@ use std::{
 };
 
 use anyhow::Context as _;
+use clap::Parser;
 use local_cluster::{
-    LocalCluster, Options, Progress,
+    LocalCluster, Options, Progress, container,
     programs::{Program, Sources},
 };
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
-const USAGE: &str = "usage: local-cluster programs | up";
+/// A Kubernetes control plane on this machine.
+#[derive(Debug, Parser)]
+enum Command {
+    /// Find or build every program and print where each is.
+    Programs,
+    /// Run a cluster until Ctrl-C, and print one JSON line once it works.
+    Up,
+    /// Run in the place of an image's program.
+    #[command(hide = true)]
+    Container(container::Args),
+}
 
 fn main() -> anyhow::Result<ExitCode> {
-    let arguments: Vec<_> = std::env::args().skip(1).collect();
-    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["programs"] => print_programs()?,
-        ["up"] => tokio::runtime::Runtime::new()?.block_on(up())?,
-        _ => {
-            writeln!(io::stderr(), "{USAGE}")?;
-            return Ok(ExitCode::from(2));
-        }
+    let command = Command::parse();
+    let runtime = tokio::runtime::Runtime::new()?;
+    match command {
+        Command::Programs => print_programs()?,
+        Command::Up => runtime.block_on(up())?,
+        Command::Container(args) => return Ok(runtime.block_on(container::run(args))),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,11 +1,10 @@
-//! What a node writes about its pods: statuses, the last delete, Events.
+//! What a node writes about its pods: statuses, and the last delete. Events are in `pod_events`.
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ObjectReference, Pod};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
-use kube::runtime::events::{Event, EventType, Recorder, Reporter};
-use kube::{Client, Resource, ResourceExt};
 use serde_json::Value;
 
 use super::NodeContext;
@@ -75,56 +74,6 @@ impl NodeContext {
             }
             tokio::time::sleep(delay).await;
             delay = (delay * 2).min(LAST_RETRY);
-        }
-    }
-}
-
-/// Events about pods, as kubelet writes them.
-pub(super) struct PodEvents {
-    recorder: Recorder,
-}
-
-impl PodEvents {
-    pub(super) fn new(client: &Client, node: &str) -> Self {
-        let reporter =
-            Reporter { controller: "kubelet".to_owned(), instance: Some(node.to_owned()) };
-        Self { recorder: Recorder::new(client.clone(), reporter) }
-    }
-
-    /// A Warning about `pod`. One that cannot be written is lost, as kubelet's are.
-    pub(super) async fn warn(&self, pod: &Pod, reason: &str, note: &str) {
-        self.publish(&pod.object_ref(&()), EventType::Warning, (reason, note)).await;
-    }
-
-    /// An Event about a container of `pod`.
-    pub(super) async fn about(
-        &self,
-        (pod, container): (&Pod, &str),
-        type_: EventType,
-        (reason, note): (&str, &str),
-    ) {
-        let reference = ObjectReference {
-            field_path: Some(format!("spec.containers{{{container}}}")),
-            ..pod.object_ref(&())
-        };
-        self.publish(&reference, type_, (reason, note)).await;
-    }
-
-    async fn publish(
-        &self,
-        about: &ObjectReference,
-        type_: EventType,
-        (reason, note): (&str, &str),
-    ) {
-        let event = Event {
-            type_,
-            reason: reason.to_owned(),
-            note: Some(note.to_owned()),
-            action: reason.to_owned(),
-            secondary: None,
-        };
-        if let Err(error) = self.recorder.publish(&event, about).await {
-            tracing::debug!(%error, reason, "an event was lost");
         }
     }
 }

@@ -15,7 +15,6 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::ResourceExt;
-use kube::runtime::events::EventType;
 use tokio::sync::mpsc;
 
 use super::NodeContext;
@@ -26,6 +25,7 @@ use super::images::{Content, Image};
 use super::launch::{Launch, Start};
 use super::mounts::{Mount, NotYet};
 use super::orders::Orders;
+use super::pod_events::Gravity;
 use super::preparation::{Preparation, until_there};
 use super::probes::{Effect, Finding, Probes};
 use super::running::RunningProcess;
@@ -176,7 +176,7 @@ impl ContainerRun {
     async fn note(&mut self, finding: Finding) -> Option<Duration> {
         if let Some(seen) = &finding.failure {
             let note = format!("{} probe failed: {seen}", finding.probe);
-            self.say(EventType::Warning, "Unhealthy", &note).await;
+            self.say(Gravity::Warning, "Unhealthy", &note).await;
         }
         match finding.effect? {
             Effect::Started => {
@@ -188,7 +188,7 @@ impl ContainerRun {
                 let probe = finding.probe.to_lowercase();
                 let name = &self.container.name;
                 let note = format!("Container {name} failed {probe} probe, will be restarted");
-                self.say(EventType::Normal, "Killing", &note).await;
+                self.say(Gravity::Normal, "Killing", &note).await;
                 return Some(grace.unwrap_or_else(|| self.grace()));
             }
         }
@@ -197,9 +197,9 @@ impl ContainerRun {
     }
 
     /// An Event about this container.
-    pub(super) async fn say(&self, type_: EventType, reason: &str, note: &str) {
-        let about = (&*self.pod, self.container.name.as_str());
-        self.context.events.about(about, type_, (reason, note)).await;
+    pub(super) async fn say(&self, gravity: Gravity, reason: &str, note: &str) {
+        let about = (&*self.pod, &self.container);
+        self.context.events.about(about, gravity, (reason, note)).await;
     }
 
     fn grace(&self) -> Duration {
@@ -240,7 +240,7 @@ impl ContainerRun {
         let message = format!("back-off {delay} restarting failed container={name} pod={pod}");
         self.report.wait("CrashLoopBackOff", message);
         self.tell();
-        self.say(EventType::Warning, "BackOff", &note).await;
+        self.say(Gravity::Warning, "BackOff", &note).await;
     }
 
     /// Waits for this long; false, and sooner, if the pod is to end.
@@ -280,7 +280,7 @@ impl Preparation for LaunchOf<'_> {
 
     async fn tell(&self, problem: &NotYet) {
         let run = self.run;
-        run.context.events.warn(&run.pod, problem.event, &problem.message).await;
+        run.context.events.warn(&run.pod, (problem.event, &problem.message)).await;
         let mut report = run.report.clone();
         report.wait(problem.waiting, problem.shown());
         // A pod whose task is gone is ended with it.

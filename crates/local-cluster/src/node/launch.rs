@@ -16,7 +16,7 @@ const DEFAULT_TERMINATION_LOG: &str = "/dev/termination-log";
 
 /// The address that a program must listen on: the pod's own.
 pub const ADDRESS_VARIABLE: &str = "OTCTL_ADDRESS";
-/// The TCP ports that the container names, with commas.
+/// The TCP ports that the container names, with commas; absent if it names none.
 pub const PORTS_VARIABLE: &str = "OTCTL_PORTS";
 /// The file that stands for `/etc/hosts`.
 pub const HOSTS_VARIABLE: &str = "OTCTL_HOSTS";
@@ -106,12 +106,14 @@ impl Start<'_> {
         let ports = self.container.ports.iter().flatten();
         let ports = ports.filter(|port| port.protocol.as_deref().is_none_or(|it| it == "TCP"));
         let ports: Vec<_> = ports.map(|port| port.container_port.to_string()).collect();
-        let variables = [
-            (ADDRESS_VARIABLE, self.address.to_string()),
-            (PORTS_VARIABLE, ports.join(",")),
-            (HOSTS_VARIABLE, hosts.display().to_string()),
-        ];
-        Ok(variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+        let mut variables = Environment::from([
+            (ADDRESS_VARIABLE.to_owned(), self.address.to_string()),
+            (HOSTS_VARIABLE.to_owned(), hosts.display().to_string()),
+        ]);
+        if !ports.is_empty() {
+            variables.insert(PORTS_VARIABLE.to_owned(), ports.join(","));
+        }
+        Ok(variables)
     }
 }
 

@@ -30,6 +30,7 @@ mod launch;
 mod link;
 mod mounts;
 mod orders;
+mod pod_events;
 mod pod_name;
 mod pod_run;
 mod pod_status;
@@ -55,10 +56,10 @@ pub use launch::{ADDRESS_VARIABLE, HOSTS_VARIABLE, PORTS_VARIABLE};
 pub use pod_name::PodName;
 pub use room::Room;
 
-use cluster_io::PodEvents;
 use holds::Holds;
 use inbox::Ending;
 use link::Link;
+use pod_events::PodEvents;
 use roster::Roster;
 use running::Groups;
 

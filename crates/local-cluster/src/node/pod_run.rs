@@ -73,6 +73,7 @@ impl PodRun {
         if present == Presence::Present && self.inbox.removal().await != Interruption::Gone {
             self.context.confirm_deletion(&self.pod).await;
         }
+        self.context.events.forget(&self.pod);
         self.remove_files().await;
     }
 
@@ -257,7 +258,7 @@ impl Preparation for VolumesOf<'_> {
     }
 
     async fn tell(&self, problem: &NotYet) {
-        self.context.events.warn(self.pod, problem.event, &problem.message).await;
+        self.context.events.warn(self.pod, (problem.event, &problem.message)).await;
         let mut report = self.report.clone();
         for container in &mut report.containers {
             container.wait(problem.waiting, problem.shown());

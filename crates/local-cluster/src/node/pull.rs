@@ -1,9 +1,8 @@
 //! An image that is not there: pulled in vain again and again, as kubelet and containerd tell it.
 
-use kube::runtime::events::EventType;
-
 use super::backoff;
 use super::container_run::ContainerRun;
+use super::pod_events::Gravity;
 
 impl ContainerRun {
     /// Pulls until the pod is to end. The longer it fails, the longer it waits.
@@ -12,7 +11,7 @@ impl ContainerRun {
         if self.container.image_pull_policy.as_deref() == Some("Never") {
             let message =
                 format!("Container image \"{image}\" is not present with pull policy of Never");
-            self.say(EventType::Warning, "ErrImageNeverPull", &message).await;
+            self.say(Gravity::Warning, "ErrImageNeverPull", &message).await;
             self.report.wait("ErrImageNeverPull", message);
             self.tell();
             return self.orders.to_end().await;
@@ -31,12 +30,12 @@ impl ContainerRun {
         self.report.wait("ErrImagePull", cause.to_owned());
         self.tell();
         let note = format!("Failed to pull image \"{image}\": {cause}");
-        self.say(EventType::Warning, "Failed", &note).await;
+        self.say(Gravity::Warning, "Failed", &note).await;
     }
 
     async fn tell_back_off_pulling(&mut self, image: &str, cause: &str) {
         let note = format!("Back-off pulling image \"{image}\"");
-        self.say(EventType::Normal, "BackOff", &note).await;
+        self.say(Gravity::Normal, "BackOff", &note).await;
         self.report.wait("ImagePullBackOff", format!("{note}: ErrImagePull: {cause}"));
         self.tell();
     }

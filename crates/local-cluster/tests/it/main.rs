@@ -4,6 +4,7 @@
 
 mod building;
 mod control_plane;
+mod deployments;
 mod ending;
 mod guarded;
 mod node;

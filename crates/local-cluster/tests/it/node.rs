@@ -17,8 +17,8 @@ use kube::{
 use local_cluster::node::LostProcesses;
 use serde_json::{Value, json};
 
-use self::bench::{Workbench, gone, status, termination, waiting_reason};
-pub(crate) use self::bench::{create, furnished, phase, until};
+pub(crate) use self::bench::{CRASHING, SERVER, SHELL, create, furnished, gone, phase, until};
+use self::bench::{Workbench, status, termination, waiting_reason};
 use crate::support::{SOON, is_running, wait_until};
 
 fn job(script: &str) -> Value {

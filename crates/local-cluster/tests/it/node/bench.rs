@@ -16,7 +16,7 @@ use kube::{
 use local_cluster::{
     LocalCluster, NodeTimes, Options,
     guard::Guard,
-    node::{NodeOptions, PodName, ProcessNode},
+    node::{Image, Images, NodeOptions, PodName, ProcessNode},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -24,12 +24,26 @@ use tokio::sync::OnceCell;
 
 use crate::support::SOON;
 
-/// The cluster that tests of nodes and storage share: two nodes that a scheduler may use, and storage.
+/// An image that answers requests.
+pub(crate) const SERVER: &str = "registry.example/api-server:1";
+/// An image whose program ends at once, with code 3.
+pub(crate) const CRASHING: &str = "registry.example/crashing:1";
+/// An image whose program is a shell.
+pub(crate) const SHELL: &str = "registry.example/shell:1";
+
+/// The cluster that tests of nodes, workloads and storage share: two nodes that a scheduler may use, and storage.
 pub(crate) async fn furnished() -> &'static LocalCluster {
     static FURNISHED: OnceCell<LocalCluster> = OnceCell::const_new();
+    let server = || Image::new([env!("CARGO_BIN_EXE_local-cluster"), "container"]);
+    let images = Images::none()
+        .with(SERVER, server())
+        .with(CRASHING, server().with_arguments(["--exit-code=3"]))
+        .with(SHELL, Image::new(["/bin/sh"]));
     let options = || Options {
         importer: vec!["/bin/sh".to_owned()],
+        images,
         node_times: NodeTimes::short(),
+        backoff: Duration::from_millis(200),
         ..Options::default()
     };
     FURNISHED.get_or_try_init(|| LocalCluster::start(options())).await.unwrap()
