@@ -17,6 +17,9 @@ pub(super) const CONTENT_BOUND: &str =
 /// On a claim while a snapshot of it is being taken.
 pub(super) const CLAIM_AS_SOURCE: &str = "snapshot.storage.kubernetes.io/pvc-as-source-protection";
 
+/// On a claim while another one is being filled from it.
+pub(super) const CLONED: &str = "provisioner.storage.kubernetes.io/cloning-protection";
+
 /// Puts a finalizer on an object that does not have it.
 pub(super) async fn add<K>(api: &Api<K>, object: &K, finalizer: &str) -> Result<(), StorageError>
 where

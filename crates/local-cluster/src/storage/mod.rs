@@ -3,7 +3,8 @@
 //! The provisioner makes a directory (for `volumeMode: Block`, a sparse file) per claim and deletes
 //! it with the volume; binding is the business of the real controller-manager. The snapshotter
 //! stands for the snapshot controller and a driver's sidecar in one: it copies the bytes present at
-//! the moment it is asked, so that a snapshot taken too early shows.
+//! the moment it is asked, so that a snapshot taken too early shows. A new volume may be a copy of a
+//! snapshot, or of another claim's volume.
 //!
 //! What does not live here: enforcement of a volume's size, topology (every node of the machine
 //! reaches every volume), snapshots of pre-provisioned contents, groups of snapshots.
@@ -15,6 +16,7 @@ mod crds;
 mod error;
 mod faults;
 mod finalizers;
+mod origin;
 mod place;
 mod provisioner;
 mod quantity;

@@ -19,8 +19,9 @@ use kube::{Resource, ResourceExt};
 
 use super::classes::DRIVER;
 use super::copy::remove_tree;
+use super::origin::{Origin, restores};
 use super::snapshotter::try_again;
-use super::{StorageContext, StorageError, VolumeSnapshot, VolumeSnapshotContent, quantity};
+use super::{StorageContext, StorageError, VolumeSnapshot, quantity};
 
 /// Set by the controller-manager on a claim that waits for this provisioner; for a class that waits
 /// for the first consumer only once the scheduler has chosen a node.
@@ -62,31 +63,13 @@ pub(super) async fn reclaim(context: Arc<StorageContext>) {
         .await;
 }
 
-fn restores(claim: &PersistentVolumeClaim, snapshot: &VolumeSnapshot) -> bool {
-    snapshot_source(claim) == snapshot.metadata.name.as_deref()
-        && claim.metadata.namespace == snapshot.metadata.namespace
-}
-
-/// The snapshot that a claim is to be filled from.
-fn snapshot_source(claim: &PersistentVolumeClaim) -> Option<&str> {
-    let source = claim.spec.as_ref()?.data_source.as_ref()?;
-    (source.kind == "VolumeSnapshot").then_some(source.name.as_str())
-}
-
-/// What a new volume holds.
-enum Origin {
-    Nothing,
-    Copy(PathBuf),
-    /// What it is to hold is not there yet, or does not fit.
-    NotYet(String),
-}
-
 async fn serve_claim(
     claim: Arc<PersistentVolumeClaim>,
     context: Arc<StorageContext>,
 ) -> Result<Action, StorageError> {
+    let is_free = context.free_source(&claim).await?;
     let Some(spec) = claim.spec.as_ref().filter(|spec| is_asked(&claim, spec)) else {
-        return Ok(Action::await_change());
+        return Ok(if is_free { Action::await_change() } else { Action::requeue(context.retry) });
     };
     let classes: Api<StorageClass> = Api::all(context.client.clone());
     let Some(class) =
@@ -98,7 +81,7 @@ async fn serve_claim(
         return Ok(Action::await_change());
     }
     let size = requested(spec)?;
-    let origin = match origin(&claim, size, &context).await? {
+    let origin = match context.origin_of(&claim, size).await? {
         Origin::NotYet(cause) => {
             tracing::debug!(claim = claim.name_any(), cause, "a claim has to wait");
             return Ok(Action::requeue(context.retry));
@@ -127,49 +110,6 @@ fn waits_for_consumer(class: &StorageClass) -> bool {
 fn requested(spec: &PersistentVolumeClaimSpec) -> Result<u64, StorageError> {
     let requests = spec.resources.as_ref().and_then(|resources| resources.requests.as_ref());
     requests.and_then(|requests| requests.get("storage")).map_or(Ok(0), quantity::bytes)
-}
-
-async fn origin(
-    claim: &PersistentVolumeClaim,
-    size: u64,
-    context: &StorageContext,
-) -> Result<Origin, StorageError> {
-    let has_source = claim.spec.as_ref().is_some_and(|spec| spec.data_source.is_some());
-    let Some(name) = snapshot_source(claim) else {
-        let refusal = || Origin::NotYet("only snapshots can be restored".to_owned());
-        return Ok(if has_source { refusal() } else { Origin::Nothing });
-    };
-    let namespace = claim.namespace().unwrap_or_default();
-    let snapshots: Api<VolumeSnapshot> = Api::namespaced(context.client.clone(), &namespace);
-    let ready = snapshots.get_opt(name).await?.filter(VolumeSnapshot::is_ready);
-    let Some(snapshot) = ready else {
-        return Ok(Origin::NotYet(format!("snapshot {name} is not ready")));
-    };
-    let Some(content) = bound_content(&snapshot, context).await? else {
-        return Ok(Origin::NotYet(format!("snapshot {name} is not bound to its content")));
-    };
-    let needed = content.status.as_ref().and_then(|status| status.restore_size).unwrap_or(0);
-    if u64::try_from(needed).is_ok_and(|needed| needed > size) {
-        let cause = format!(
-            "requested volume size {size} is less than the size {needed} for the source snapshot {name}"
-        );
-        return Ok(Origin::NotYet(cause));
-    }
-    Ok(Origin::Copy(context.snapshot_path(&content.name_any())))
-}
-
-/// The content of a snapshot, if both name each other.
-async fn bound_content(
-    snapshot: &VolumeSnapshot,
-    context: &StorageContext,
-) -> Result<Option<VolumeSnapshotContent>, StorageError> {
-    let status = snapshot.status.as_ref();
-    let Some(name) = status.and_then(|status| status.bound_volume_snapshot_content_name.as_ref())
-    else {
-        return Ok(None);
-    };
-    let content = context.contents().get_opt(name).await?;
-    Ok(content.filter(|content| content.spec.volume_snapshot_ref.uid == snapshot.uid()))
 }
 
 /// Makes the directory or the device, filled from `origin`, unless it is there already.

@@ -252,6 +252,32 @@ async fn a_ready_snapshot_is_bound_both_ways_and_restores_the_same_bytes() {
 }
 
 #[tokio::test]
+async fn a_claim_is_a_copy_of_another_claims_volume_once_that_is_bound() {
+    let shelf = Shelf::new().await;
+    let of = |claim: &str| json!({"kind": "PersistentVolumeClaim", "name": claim});
+    shelf.claim("early", json!({"dataSource": of("disk")})).await;
+    shelf.claim("disk", json!({})).await;
+    let original = shelf.volume("disk").await;
+    shelf.volume("early").await;
+    fs::write(original.join("disk.img"), b"bytes").unwrap();
+    let small = json!({"requests": {"storage": "15Mi"}});
+    shelf.claim("small", json!({"resources": small, "dataSource": of("disk")})).await;
+    shelf.claim("block", json!({"volumeMode": "Block", "dataSource": of("disk")})).await;
+    shelf.claim("copy", json!({"dataSource": of("disk")})).await;
+    let copy = shelf.volume("copy").await;
+    fs::write(original.join("disk.img"), b"other").unwrap();
+    assert_eq!(fs::read(copy.join("disk.img")).unwrap(), b"bytes");
+
+    for refused in ["small", "block"] {
+        until(&shelf.claims(), refused, claim_phase("Pending")).await;
+        shelf.claims().delete(refused, &DeleteParams::default()).await.unwrap();
+    }
+    // What is not copied any more can be deleted.
+    shelf.claims().delete("disk", &DeleteParams::default()).await.unwrap();
+    until(&shelf.claims(), "disk", |claim: Option<&PersistentVolumeClaim>| claim.is_none()).await;
+}
+
+#[tokio::test]
 async fn a_claim_waits_for_its_snapshot_and_refuses_to_be_too_small() {
     let shelf = Shelf::new().await;
     shelf.claim("disk", json!({})).await;
