@@ -10,7 +10,7 @@ use std::{
 };
 
 use k8s_openapi::api::{
-    authorization::v1::{SubjectAccessReview, SubjectAccessReviewSpec},
+    authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
     core::v1::{Namespace, ServiceAccount},
 };
 use kube::{
@@ -22,10 +22,11 @@ use tokio::{runtime::Runtime, sync::OnceCell, task::JoinError, time::Instant};
 
 use self::starting::Starting;
 use crate::{
-    audit::AuditLog,
+    audit::{AuditLog, service_account_user},
     certificates::Subject,
     control_plane::ControlPlaneError,
     kubeconfig::{Access, AccessError, Credentials, service_account_token},
+    kubevirt::{self, KubeVirt, KubeVirtError},
     node::{NodeError, ProcessNode},
     options::Options,
     programs::{Program, ProgramsError},
@@ -77,6 +78,9 @@ pub enum Error {
     /// Storage did not start.
     #[error(transparent)]
     Storage(#[from] StorageError),
+    /// KubeVirt cannot be installed.
+    #[error(transparent)]
+    KubeVirt(#[from] KubeVirtError),
     /// A namespace cannot be created.
     #[error("cannot create a namespace")]
     CreateNamespace(#[source] kube::Error),
@@ -197,6 +201,23 @@ impl LocalCluster {
         AuditLog::at(self.parts.state.audit_log())
     }
 
+    /// Installs KubeVirt's kinds and runs a stand-in for its controllers, under their own account, until the result is
+    /// dropped. Its machines run on nodes that know [`LAUNCHER_IMAGE`](crate::kubevirt::LAUNCHER_IMAGE).
+    pub async fn install_kubevirt(&self) -> Result<KubeVirt, Error> {
+        kubevirt::install(&self.admin()).await?;
+        self.await_right(launchers()).await?;
+        let config = self.service_account_config(kubevirt::NAMESPACE, kubevirt::ACCOUNT).await?;
+        let backoff = self.parts.backoff;
+        // A client lives as long as the runtime it is built on.
+        let starting = self.background.runtime().spawn(async move {
+            Ok(KubeVirt::start(
+                Client::try_from(config).map_err(AccessError::BuildClient)?,
+                backoff,
+            ))
+        });
+        starting.await.map_err(Error::AwaitStart)?
+    }
+
     /// The API server's URL.
     pub fn apiserver_url(&self) -> &str {
         self.parts.gate.server()
@@ -249,6 +270,20 @@ impl Drop for LocalCluster {
         }
         self.parts.plane.reap();
         self.background.stop();
+    }
+}
+
+/// The right that KubeVirt's controllers are given last.
+fn launchers() -> SubjectAccessReviewSpec {
+    let attributes = ResourceAttributes {
+        verb: Some("create".to_owned()),
+        resource: Some("pods".to_owned()),
+        ..ResourceAttributes::default()
+    };
+    SubjectAccessReviewSpec {
+        user: Some(service_account_user(kubevirt::NAMESPACE, kubevirt::ACCOUNT)),
+        resource_attributes: Some(attributes),
+        ..SubjectAccessReviewSpec::default()
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! [`LocalCluster::start`] finds or builds etcd, kube-apiserver, kube-controller-manager and kube-scheduler
 //! ([`programs`]), makes keys ([`certificates`]), starts them as processes, and adds process nodes ([`node`]) and a
-//! provisioner and snapshotter of directories ([`storage`]). Everything listens on loopback or on sockets in the state
+//! provisioner and snapshotter of directories ([`storage`]), and on demand a stand-in for KubeVirt ([`kubevirt`]). Everything listens on loopback or on sockets in the state
 //! directory, and ends with its owner, also when that is killed ([`guard`]).
 //!
 //! ```no_run
@@ -26,7 +26,9 @@ mod cluster;
 pub mod container;
 mod control_plane;
 pub mod guard;
+mod kinds;
 pub mod kubeconfig;
+pub mod kubevirt;
 pub mod node;
 mod options;
 mod ports;
@@ -38,6 +40,7 @@ pub mod storage;
 pub use self::{
     cluster::{Error, LocalCluster},
     control_plane::ControlPlaneError,
+    kinds::KindError,
     options::{NodeTimes, Options},
     progress::Progress,
 };

@@ -1,6 +1,6 @@
 //! The way from nothing to a working cluster, in order.
 
-use std::{path::Path, sync::Arc};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use kube::{Client, Config};
 
@@ -27,6 +27,7 @@ pub(super) struct Parts {
     pub(super) gate: Gate,
     pub(super) admin: Config,
     pub(super) state: StateDir,
+    pub(super) backoff: Duration,
     _port: ReservedPort,
 }
 
@@ -77,6 +78,7 @@ pub(super) async fn boot(
         gate,
         admin: admin.config().await?,
         state,
+        backoff: options.backoff,
         _port: port,
     })
 }

@@ -28,10 +28,10 @@ impl Condition {
 impl Transitions {
     /// The conditions as JSON; notes which have changed.
     pub(super) fn note(&mut self, pod: &Pod, report: &Report) -> Vec<Value> {
-        conditions(pod, report).into_iter().map(|condition| self.to_json(condition)).collect()
+        conditions(pod, report).into_iter().map(|condition| self.told(condition)).collect()
     }
 
-    fn to_json(&mut self, condition: Condition) -> Value {
+    fn told(&mut self, condition: Condition) -> Value {
         let Condition { kind, is_true, reason, message } = condition;
         let known = self.0.get(kind).filter(|(was_true, _)| *was_true == is_true);
         let since = known.map_or_else(Timestamp::now, |(_, since)| *since);

@@ -91,7 +91,7 @@ impl ContainerRun {
         self.report.run(started);
         (self.report.started, self.report.ready) = (true, true);
         self.tell();
-        self.orders.to_end().await;
+        self.orders.until_end().await;
         self.report.end_as(Termination::with_code(137, Some(started), String::new()));
         self.tell();
     }
@@ -117,7 +117,7 @@ impl ContainerRun {
         let mut orders = self.orders.clone();
         tokio::select! {
             biased;
-            () = orders.to_end() => None,
+            () = orders.until_end() => None,
             launch = until_there(&self.context, LaunchOf { run: self, image, content }) => Some(launch),
         }
     }
@@ -163,7 +163,7 @@ impl ContainerRun {
             tokio::select! {
                 biased;
                 status = process.wait() => return (status, false),
-                () = orders.to_end() => return (orders.end(process, None).await, true),
+                () = orders.until_end() => return (orders.end(process, None).await, true),
                 Some(finding) = findings.recv() => if let Some(grace) = self.note(finding).await {
                     return (orders.end(process, Some(grace)).await, false);
                 },
@@ -246,7 +246,7 @@ impl ContainerRun {
     /// Waits for this long; false, and sooner, if the pod is to end.
     pub(super) async fn goes_on_after(&self, delay: Duration) -> bool {
         let mut orders = self.orders.clone();
-        tokio::time::timeout(delay, orders.to_end()).await.is_err()
+        tokio::time::timeout(delay, orders.until_end()).await.is_err()
     }
 }
 

@@ -55,7 +55,7 @@ impl Orders {
     }
 
     /// Returns once the pod is to end.
-    pub(super) async fn to_end(&mut self) {
+    pub(super) async fn until_end(&mut self) {
         // A pod whose task is gone is ended with it.
         let _ = self.0.wait_for(|order| *order != Order::Run).await;
     }

@@ -82,7 +82,7 @@ impl PodRun {
     }
 
     async fn publish(&mut self) -> Presence {
-        let patch = self.report.to_patch(&self.pod);
+        let patch = self.report.patch(&self.pod);
         self.context.write_status(&self.pod, &patch).await
     }
 
@@ -191,7 +191,7 @@ impl PodRun {
             };
             let Some(Change { index, report }) = change else { break };
             self.report.containers[index] = report;
-            let patch = self.report.to_patch(&self.pod);
+            let patch = self.report.patch(&self.pod);
             present = tokio::select! {
                 present = self.context.write_status(&self.pod, &patch) => present,
                 cause = self.inbox.interruption() => return self.end(cause).await,
@@ -263,6 +263,6 @@ impl Preparation for VolumesOf<'_> {
         for container in &mut report.containers {
             container.wait(problem.waiting, problem.shown());
         }
-        self.context.write_status(self.pod, &report.to_patch(self.pod)).await;
+        self.context.write_status(self.pod, &report.patch(self.pod)).await;
     }
 }

@@ -94,7 +94,7 @@ impl Report {
     }
 
     /// The status as a strategic merge patch.
-    pub(super) fn to_patch(&mut self, pod: &Pod) -> Value {
+    pub(super) fn patch(&mut self, pod: &Pod) -> Value {
         let mut transitions = std::mem::take(&mut self.transitions);
         let conditions = transitions.note(pod, self);
         self.transitions = transitions;
@@ -181,26 +181,26 @@ mod tests {
         let mut report = Report::accepted(&pod);
         report.containers = vec![running(), running()];
         report.containers[0].ready = true;
-        let unready = condition(&report.to_patch(&pod), "Ready");
+        let unready = condition(&report.patch(&pod), "Ready");
         assert_eq!(
             (&unready["status"], &unready["reason"]),
             (&json!("False"), &json!("ContainersNotReady"))
         );
         assert_eq!(unready["message"], "containers with unready status: [c1]");
         report.containers[1].ready = true;
-        assert_eq!(condition(&report.to_patch(&pod), "ContainersReady")["status"], "True");
+        assert_eq!(condition(&report.patch(&pod), "ContainersReady")["status"], "True");
     }
 
     #[test]
     fn a_condition_keeps_its_time_while_it_stays_what_it_is() {
         let pod = pod(1);
         let mut report = Report::accepted(&pod);
-        let first = condition(&report.to_patch(&pod), "Ready");
+        let first = condition(&report.patch(&pod), "Ready");
         report.containers = vec![running()];
-        assert_eq!(condition(&report.to_patch(&pod), "Ready"), first);
+        assert_eq!(condition(&report.patch(&pod), "Ready"), first);
         report.containers[0].ready = true;
         assert_ne!(
-            condition(&report.to_patch(&pod), "Ready")["lastTransitionTime"],
+            condition(&report.patch(&pod), "Ready")["lastTransitionTime"],
             first["lastTransitionTime"]
         );
     }

@@ -14,7 +14,7 @@ impl ContainerRun {
             self.say(Gravity::Warning, "ErrImageNeverPull", &message).await;
             self.report.wait("ErrImageNeverPull", message);
             self.tell();
-            return self.orders.to_end().await;
+            return self.orders.until_end().await;
         }
         let cause = not_found(&image);
         for failures in 1.. {

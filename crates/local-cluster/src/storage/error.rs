@@ -2,15 +2,15 @@
 
 use std::path::PathBuf;
 
+use crate::kinds::KindError;
+
 /// An error of the provisioner or the snapshotter.
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
     #[error("ask the API server: {0}")]
     AskServer(#[from] kube::Error),
-    #[error("parse the kind in {file}: {source}")]
-    ParseKind { file: &'static str, source: Box<dyn std::error::Error + Send + Sync> },
-    #[error("wait for kind {kind}: {source}")]
-    AwaitKind { kind: String, source: Box<kube::runtime::wait::Error> },
+    #[error(transparent)]
+    InstallKinds(#[from] KindError),
     #[error("prepare directory {}: {source}", path.display())]
     PrepareDirectory { path: PathBuf, source: std::io::Error },
     #[error("copy {} to {}: {source}", from.display(), to.display())]

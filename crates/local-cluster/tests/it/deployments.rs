@@ -32,9 +32,9 @@ impl Site {
         let namespace = cluster.namespace("deployment").await.unwrap();
         let site = Self { cluster, namespace };
         let mut main = json!({"name": "main", "ports": [{"name": "http", "containerPort": 8080}]});
-        lay_over(&mut main, container);
+        lay_over(&mut main, &container);
         let mut spec = json!({"automountServiceAccountToken": false, "containers": [main]});
-        lay_over(&mut spec, pod);
+        lay_over(&mut spec, &pod);
         let labels = json!({"app": "web"});
         let deployment = json!({"metadata": {"name": "web"}, "spec": {
             "selector": {"matchLabels": labels},
@@ -89,7 +89,7 @@ impl Site {
     }
 }
 
-fn lay_over(target: &mut Value, patch: Value) {
+fn lay_over(target: &mut Value, patch: &Value) {
     let patch = patch.as_object().unwrap().clone();
     target.as_object_mut().unwrap().extend(patch);
 }

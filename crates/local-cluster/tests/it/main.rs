@@ -7,6 +7,7 @@ mod control_plane;
 mod deployments;
 mod ending;
 mod guarded;
+mod kubevirt;
 mod node;
 mod parts;
 mod programs;

@@ -16,6 +16,7 @@ use kube::{
 use local_cluster::{
     LocalCluster, NodeTimes, Options,
     guard::Guard,
+    kubevirt::LAUNCHER_IMAGE,
     node::{Image, Images, NodeOptions, PodName, ProcessNode},
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -38,6 +39,7 @@ pub(crate) async fn furnished() -> &'static LocalCluster {
     let images = Images::none()
         .with(SERVER, server())
         .with(CRASHING, server().with_arguments(["--exit-code=3"]))
+        .with(LAUNCHER_IMAGE, server())
         .with(SHELL, Image::new(["/bin/sh"]));
     let options = || Options {
         importer: vec!["/bin/sh".to_owned()],
