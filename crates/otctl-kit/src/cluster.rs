@@ -44,6 +44,13 @@ pub enum Request {
     Replace(Box<DynamicObject>),
     /// PUT of the status subresource, guarded by the object's resourceVersion (the ledger).
     ReplaceStatus(Box<DynamicObject>),
+    /// Merge patch of an object but its status; the patch carries the resourceVersion (finalizers).
+    Patch {
+        /// Which object.
+        target: Target,
+        /// The patch, `metadata.resourceVersion` included.
+        patch: Value,
+    },
     /// Merge patch of the status subresource; the patch carries the resourceVersion.
     PatchStatus {
         /// Whose status.
@@ -75,9 +82,10 @@ impl Request {
     #[must_use]
     pub fn is_about_lease(&self) -> bool {
         let kind = match self {
-            Self::Get(target) | Self::PatchStatus { target, .. } | Self::Delete { target, .. } => {
-                Some(&target.resource.kind)
-            }
+            Self::Get(target)
+            | Self::Patch { target, .. }
+            | Self::PatchStatus { target, .. }
+            | Self::Delete { target, .. } => Some(&target.resource.kind),
             Self::List { resource, .. } => Some(&resource.kind),
             Self::Create(object)
             | Self::Apply(object)
@@ -94,7 +102,7 @@ impl Request {
             Self::Get(_) => "get",
             Self::List { .. } => "list",
             Self::Create(_) => "create",
-            Self::Apply(_) | Self::PatchStatus { .. } => "patch",
+            Self::Apply(_) | Self::Patch { .. } | Self::PatchStatus { .. } => "patch",
             Self::Replace(_) | Self::ReplaceStatus(_) => "update",
             Self::Delete { .. } => "delete",
         }

@@ -161,7 +161,7 @@ impl Step<'_> {
     fn target(&self, subject: Option<&Subject>) -> Option<Target> {
         match self {
             Self::Write(write) | Self::Clear(write) => match &write.action {
-                Action::Remember(_) | Action::Swap(_) => {
+                Action::Remember(_) | Action::Swap(_) | Action::Finalize(_) => {
                     subject.map(|subject| subject.target.clone())
                 }
                 Action::Mark { target, .. } | Action::Delete { target, .. } => Some(target.clone()),
@@ -190,7 +190,8 @@ fn steps<'a, S: Serialize>(subject: Option<&Subject>, plan: &'a Plan<S>) -> Vec<
 fn status_step<S: Serialize>(subject: Option<&Subject>, plan: &Plan<S>) -> Option<Step<'static>> {
     let before = plan.writes.iter().rev().find_map(|write| match &write.action {
         Action::Remember(status) | Action::Swap(status) => Some(status),
-        Action::Mark { .. }
+        Action::Finalize(_)
+        | Action::Mark { .. }
         | Action::Ensure(_)
         | Action::Create(_)
         | Action::Establish(_)

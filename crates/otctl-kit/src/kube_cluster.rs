@@ -144,6 +144,10 @@ impl KubeCluster {
                 let request = path.replace_subresource("status", &name, &self.posts(), body);
                 self.object(call, request).await
             }
+            Request::Patch { target, patch } => {
+                let (path, patch) = (path_of(&target), Patch::Merge(&patch));
+                self.object(call, path.patch(&target.name, &self.patches(), &patch)).await
+            }
             Request::PatchStatus { target, patch } => {
                 let (path, patch) = (path_of(&target), Patch::Merge(&patch));
                 let request =

@@ -60,6 +60,10 @@ pub enum Action {
     Remember(Value),
     /// Compare-and-swap of the whole status of the plan's own object, by PUT. A conflict ends the pass.
     Swap(Value),
+    /// Finalizers of the plan's own object, all of them as they are to be, others' too: by merge patch, guarded by the
+    /// version that was observed. An apply takes back only what it set itself, and a finalizer that came with a manifest,
+    /// or back from a backup, would stay for ever.
+    Finalize(Vec<String>),
     /// Fields of another object's status, by merge patch with the resourceVersion that was observed (queue: the ticket).
     Mark {
         /// Whose status.
@@ -79,8 +83,8 @@ pub enum Action {
     /// object has, so it can only create. What is made by POST stays owned by that request: no later apply could take a
     /// field of it back. An object of that name counts as with [`Create`](Self::Create).
     Establish(Box<DynamicObject>),
-    /// Server-side apply of an object that was read and is ours, or of our part of one that is not: an owner reference,
-    /// a finalizer of the plan's own object. Carries its `metadata.uid`, and its resourceVersion where what is applied
+    /// Server-side apply of an object that was read and is ours, or of our part of one that is not: an owner reference.
+    /// Carries its `metadata.uid`, and its resourceVersion where what is applied
     /// rests on what else the object holds.
     Apply(Box<DynamicObject>),
     /// DELETE with the UID as precondition, and the resourceVersion too if one is given.
@@ -146,6 +150,10 @@ impl fmt::Display for Write {
         match &self.action {
             Action::Remember(_) => write!(f, "remember")?,
             Action::Swap(_) => write!(f, "swap status")?,
+            Action::Finalize(finalizers) if finalizers.is_empty() => {
+                write!(f, "take every finalizer off")?
+            }
+            Action::Finalize(finalizers) => write!(f, "put finalizers {}", finalizers.join(", "))?,
             Action::Mark { target, .. } => write!(f, "mark {target}")?,
             Action::Ensure(object) => write!(f, "ensure {}", Target::of(object))?,
             Action::Create(object) => write!(f, "create {}", Target::of(object))?,

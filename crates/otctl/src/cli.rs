@@ -148,11 +148,11 @@ mod tests {
         let importer =
             ["otctl", "run-importer", "probe", "--url=http://host/a", "--disk-size=1024"];
         assert!(matches!(Cli::try_parse_from(importer).unwrap().command, Command::RunImporter(_)));
-        for own in [
-            &["diskimage", "--job-ttl-seconds=60"],
-            &["workspace", "--default-namespace=labs"],
-        ] {
-            let line = ["otctl", "run-controller"].iter().chain(own).chain(&["--listen=127.0.0.1:0"]);
+        for own in
+            [&["diskimage", "--job-ttl-seconds=60"], &["workspace", "--default-namespace=labs"]]
+        {
+            let line =
+                ["otctl", "run-controller"].iter().chain(own).chain(&["--listen=127.0.0.1:0"]);
             let parsed = Cli::try_parse_from(line).unwrap();
             assert!(matches!(parsed.command, Command::RunController(_)), "{own:?}");
         }

@@ -33,7 +33,7 @@ impl Scripted {
 
     fn patch(&self, number: usize) -> Value {
         match &self.asked.lock().unwrap()[number] {
-            Request::PatchStatus { patch, .. } => patch.clone(),
+            Request::Patch { patch, .. } | Request::PatchStatus { patch, .. } => patch.clone(),
             other => panic!("{other:?}"),
         }
     }
@@ -61,6 +61,7 @@ fn line(request: &Request) -> String {
         Request::Apply(object) => format!("apply {}", object.types.as_ref().unwrap().kind),
         Request::Replace(_) => "replace".to_owned(),
         Request::ReplaceStatus(_) => "replace status".to_owned(),
+        Request::Patch { target, .. } => format!("patch {target}"),
         Request::PatchStatus { target, .. } => format!("patch status of {target}"),
         Request::Delete { target, .. } => format!("delete {target}"),
     }
@@ -457,13 +458,15 @@ async fn what_nobody_is_to_own_is_looked_at_anew_when_it_is_there() {
 }
 
 #[tokio::test]
-async fn an_apply_to_the_own_object_moves_the_guard_of_its_status_on() {
-    let mut own = erase(&ConfigMap::default());
-    own.metadata.name = Some("a".to_owned());
-    own.metadata.namespace = Some("lab".to_owned());
-    own.metadata.uid = Some("u-1".to_owned());
+async fn finalizers_are_those_that_are_said_whoever_put_them_there() {
     let cluster = Scripted::default();
     let status = json!({"phase": "Syncing", "ticket": "3"});
-    run(&cluster, &plan(vec![write(Action::Apply(own))], Some(status))).await.unwrap();
-    assert_eq!(cluster.patch(1)["metadata"]["resourceVersion"], "101", "what the apply left");
+    let finalizers = write(Action::Finalize(vec!["example.com/theirs".to_owned()]));
+    run(&cluster, &plan(vec![finalizers], Some(status))).await.unwrap();
+    assert_eq!(cluster.asked()[0], "patch ConfigMap lab/a");
+    let expected = json!({"metadata": {
+        "uid": "u-1", "resourceVersion": "7", "finalizers": ["example.com/theirs"],
+    }});
+    assert_eq!(cluster.patch(0), expected);
+    assert_eq!(cluster.patch(1)["metadata"]["resourceVersion"], "101", "what they left");
 }

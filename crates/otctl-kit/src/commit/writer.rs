@@ -50,6 +50,7 @@ impl<'a> Writer<'a> {
         match action {
             Action::Remember(status) => self.patch_status(status).await,
             Action::Swap(status) => self.swap(status).await,
+            Action::Finalize(finalizers) => self.finalize(finalizers).await,
             Action::Mark { target, resource_version, fields } => {
                 let patch = status_patch(resource_version, fields);
                 let target = target.clone();
@@ -81,7 +82,7 @@ impl<'a> Writer<'a> {
                 let guard = Guard::of(&Target::of(object)).uid(uid);
                 let version = object.metadata.resource_version.iter();
                 let guard = version.fold(guard, |guard, version| guard.version(version));
-                self.apply(object, guard).await
+                self.change(Request::Apply(object.clone()), guard).await
             }
             Action::Delete { target, uid, resource_version, propagation } => {
                 let request = Request::Delete {
@@ -120,7 +121,16 @@ impl<'a> Writer<'a> {
         self.write_own(Request::ReplaceStatus(Box::new(object)), guard, status).await
     }
 
-    /// A write to the subject's status; the next one is guarded by the version it leaves.
+    async fn finalize(&mut self, finalizers: &[String]) -> Result<(), WriteError> {
+        let Subject { target, uid, resource_version, status } = self.subject()?.clone();
+        let metadata =
+            json!({ "uid": uid, "resourceVersion": resource_version, "finalizers": finalizers });
+        let guard = Guard::of(&target).version(&resource_version).uid(&uid);
+        let patch = json!({ "metadata": metadata });
+        self.write_own(Request::Patch { target, patch }, guard, &status).await
+    }
+
+    /// A write to the subject; the next one is guarded by the version it leaves.
     async fn write_own(
         &mut self,
         request: Request,
@@ -150,19 +160,6 @@ impl<'a> Writer<'a> {
             Ok(_) => Ok(()),
             Err(ApiError::NotFound { detail }) => Err(ApiError::Conflict { detail }.into()),
             Err(error) => Err(error.into()),
-        }
-    }
-
-    /// What is applied to the plan's own object, its finalizers, moves it on: the next write is guarded by the version
-    /// that this one leaves.
-    async fn apply(&mut self, object: &DynamicObject, guard: Guard) -> Result<(), WriteError> {
-        let request = Request::Apply(Box::new(object.clone()));
-        match self.subject.as_ref().filter(|subject| subject.target == guard.target) {
-            Some(subject) => {
-                let status = subject.status.clone();
-                self.write_own(request, guard, &status).await
-            }
-            None => self.change(request, guard).await,
         }
     }
 

@@ -102,6 +102,14 @@ async fn each_write_has_its_verb_its_path_and_our_name() {
         (format!("PATCH {JOBS}/a/status?&{MANAGER}"), "application/merge-patch+json")
     );
     assert_eq!(body, patch);
+    let patch = json!({"metadata": {"resourceVersion": "5", "finalizers": []}});
+    let (line, content, body) =
+        Server::sent(Request::Patch { target: target(), patch: patch.clone() }).await;
+    assert_eq!(
+        (line, content.as_str()),
+        (format!("PATCH {JOBS}/a?&{MANAGER}"), "application/merge-patch+json")
+    );
+    assert_eq!(body, patch);
 }
 
 #[tokio::test]

@@ -131,6 +131,7 @@ fn lint_action(action: &Action, subject: Option<&Subject>) -> Option<String> {
                 Some(_) => None,
             }
         }
+        Action::Finalize(_) => None,
         Action::Mark { target, resource_version, fields } => {
             lint_mark(target, resource_version, fields, subject)
         }
@@ -221,7 +222,7 @@ fn lint_order<S>(plan: &Plan<S>) -> Vec<String> {
         | Action::Apply(object)
         | Action::Ensure(object) => Some(Target::of(object).to_string()),
         Action::Delete { target, .. } | Action::Mark { target, .. } => Some(target.to_string()),
-        Action::Remember(_) | Action::Swap(_) => None,
+        Action::Remember(_) | Action::Swap(_) | Action::Finalize(_) => None,
     });
     for target in targets {
         if !seen.insert(target.clone()) {

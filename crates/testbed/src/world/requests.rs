@@ -20,6 +20,7 @@ pub(super) fn answer(state: &mut State, request: Request) -> Result<Answer, ApiE
         Request::Apply(object) => apply::apply(state, &sent(&object)),
         Request::Replace(object) => replace(state, sent(&object)),
         Request::ReplaceStatus(object) => replace_status(state, &sent(&object)),
+        Request::Patch { target, patch } => self::patch(state, &target, &patch),
         Request::PatchStatus { target, patch } => patch_status(state, &target, &patch),
         Request::Delete { target, uid, resource_version, propagation } => {
             let preconditions = json!({"uid": uid, "resourceVersion": resource_version});
@@ -113,6 +114,17 @@ fn guarded(state: &State, id: &Id, object: &Value) -> Result<Value, ApiError> {
     }
     check_preconditions(id, held, &object["metadata"])?;
     Ok(held.clone())
+}
+
+/// Everything but status is taken from the patch. Its uid and resourceVersion are preconditions.
+fn patch(state: &mut State, target: &Target, patch: &Value) -> Result<Answer, ApiError> {
+    let id = id_of_target(target);
+    let held = state.get(&id).ok_or_else(|| not_found(&id))?;
+    check_preconditions(&id, held, &patch["metadata"])?;
+    let (mut next, mut given) = (held.clone(), patch.clone());
+    map(&mut given).remove("status");
+    merge(&mut next, &given);
+    read(&state.update(&id, next, Verb::Update))
 }
 
 /// Only status is taken from the patch. Its resourceVersion is a precondition; its uid is ignored, as the API server

@@ -146,6 +146,25 @@ fn a_put_needs_the_version_and_the_uid_it_was_read_with() {
 }
 
 #[test]
+fn a_patch_replaces_lists_is_guarded_and_leaves_the_status_alone() {
+    let world = world();
+    let held = image("lab/a").status(|status| status.ticket = Some("1".to_owned())).create(&world);
+    let version = world.get("VMDiskImage", &held).unwrap()["metadata"]["resourceVersion"].clone();
+    let target = Target::new::<VMDiskImage>(held.scope(), &held.name);
+    let patch = |metadata: Value| {
+        let patch = json!({"metadata": metadata, "status": {"ticket": "2"}});
+        send(&world, Request::Patch { target: target.clone(), patch })
+    };
+    let patched = patch(json!({"resourceVersion": version, "finalizers": ["a", "b"]})).unwrap();
+    assert_eq!(patched["metadata"]["finalizers"], json!(["a", "b"]));
+    assert_eq!(patched["status"], json!({"ticket": "1"}));
+    assert!(is_conflict(&patch(json!({"resourceVersion": version, "finalizers": []}))));
+    assert!(is_conflict(&patch(json!({"uid": "another", "finalizers": []}))));
+    let patched = patch(json!({"finalizers": ["b"]})).unwrap();
+    assert_eq!(patched["metadata"]["finalizers"], json!(["b"]));
+}
+
+#[test]
 fn an_apply_merges_what_it_is_given_and_refuses_another_uid() {
     let world = world();
     let made =

@@ -220,6 +220,7 @@ fn making(writes: &[Write]) -> BTreeSet<(String, String)> {
         Action::Create(object) | Action::Establish(object) => Some(Target::of(object)),
         Action::Remember(_)
         | Action::Swap(_)
+        | Action::Finalize(_)
         | Action::Mark { .. }
         | Action::Ensure(_)
         | Action::Apply(_)

@@ -19,7 +19,6 @@ use otctl_kit::cluster::Target;
 use otctl_kit::plan::{Action, Write};
 use otctl_types::Workspace;
 use otctl_types::condition::Reason;
-use otctl_types::names::WORKSPACE_FINALIZER;
 use otctl_types::workspace::{Container, VirtualMachine as MachineEntry};
 
 pub use self::departure::awaits_last_pod;
@@ -117,14 +116,12 @@ impl<'a> Works<'a> {
         let runs = makes_workloads || self.observed.has_workloads();
         let asks = !kin::of_children(self.workspace).are_without_workloads();
         match (self.workspace.spec.network.isolate, self.observed.has_finalizer()) {
-            (true, false) if runs => Some(finalize(
-                self.workspace,
-                &[WORKSPACE_FINALIZER],
-                "its network policy is to outlive its pods",
-            )),
-            (false, true) => Some(finalize(self.workspace, &[], "it is not isolated any more")),
+            (true, false) if runs => {
+                Some(finalize(self.workspace, true, "its network policy is to outlive its pods"))
+            }
+            (false, true) => Some(finalize(self.workspace, false, "it is not isolated any more")),
             (true, true) if !runs && !asks => {
-                Some(finalize(self.workspace, &[], "it has no pods any more"))
+                Some(finalize(self.workspace, false, "it has no pods any more"))
             }
             (true, _) | (false, false) => None,
         }

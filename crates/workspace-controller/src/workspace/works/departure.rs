@@ -57,7 +57,7 @@ pub(super) fn departure(workspace: &Workspace, observed: &Observed) -> Vec<Write
     if observed.are_pods_gone || !observed.is_served() {
         let policy = own_policy(observed).filter(|it| stays(*it));
         writes.extend(policy.map(|it| delete(it, "the last pod is gone")));
-        writes.push(finalize(workspace, &[], "nothing is left that must not outlive its policy"));
+        writes.push(finalize(workspace, false, "nothing is left that must not outlive its policy"));
     }
     writes
 }

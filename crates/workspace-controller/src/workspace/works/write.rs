@@ -1,10 +1,10 @@
 //! The writes that works consist of, each with its guards.
 
-use kube::core::{ApiResource, DynamicObject};
 use kube::{Resource, ResourceExt};
 use otctl_kit::cluster::{Target, erase};
 use otctl_kit::plan::{Action, Propagation, Write};
 use otctl_types::Workspace;
+use otctl_types::names::WORKSPACE_FINALIZER;
 use serde::Serialize;
 
 use crate::owned;
@@ -56,12 +56,9 @@ pub(super) fn delete<K: Resource<DynamicType = ()>>(object: &K, because: &'stati
     Write { action, because }
 }
 
-/// Our finalizers of the workspace, as they are to be; others' are theirs.
-pub(super) fn finalize(workspace: &Workspace, finalizers: &[&str], because: &'static str) -> Write {
-    let resource = ApiResource::erase::<Workspace>(&());
-    let mut bare = DynamicObject::new(&workspace.name_any(), &resource);
-    bare.metadata.uid = workspace.uid();
-    bare.metadata.finalizers = Some(finalizers.iter().map(|it| (*it).to_owned()).collect());
-    bare.data = serde_json::json!({});
-    Write { action: Action::Apply(Box::new(bare)), because }
+/// The workspace with our finalizer, or without it; others' are theirs.
+pub(super) fn finalize(workspace: &Workspace, is_wanted: bool, because: &'static str) -> Write {
+    let others = workspace.finalizers().iter().filter(|it| *it != WORKSPACE_FINALIZER);
+    let ours = is_wanted.then(|| WORKSPACE_FINALIZER.to_owned());
+    Write { action: Action::Finalize(others.cloned().chain(ours).collect()), because }
 }
