@@ -10,7 +10,7 @@ use crate::command::Run;
 use crate::repository;
 
 /// A chart, in the order in which they are installed.
-pub const CHARTS: [&str; 2] = ["otctl-crds", "diskimage-controller"];
+pub const CHARTS: [&str; 3] = ["otctl-crds", "diskimage-controller", "workspace-controller"];
 /// The namespace that the documentation uses.
 pub const NAMESPACE: &str = "sync-operator";
 

@@ -101,6 +101,7 @@ pub const RIGHTS: Rights = Rights {
         },
     ],
     served: &[],
+    events: &[],
     installation: &[Rule {
         group: "coordination.k8s.io",
         resources: &["leases"],

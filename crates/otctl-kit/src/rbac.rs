@@ -25,6 +25,8 @@ pub struct Rights {
     pub cluster: &'static [Rule],
     /// In each of the namespaces that the controller serves, where it does not serve all of them.
     pub served: &'static [Rule],
+    /// In the namespace `default`, in which Events about cluster-scoped objects are.
+    pub events: &'static [Rule],
     /// In the namespace of the installation.
     pub installation: &'static [Rule],
     /// In the namespace of the policy, on the one ConfigMap that holds it: the verbs.
@@ -58,6 +60,12 @@ impl Rights {
     #[must_use]
     pub fn served_rules(&self) -> Vec<PolicyRule> {
         self.served.iter().map(Rule::policy_rule).collect()
+    }
+
+    /// The rules of its Role in the namespace `default`.
+    #[must_use]
+    pub fn event_rules(&self) -> Vec<PolicyRule> {
+        self.events.iter().map(Rule::policy_rule).collect()
     }
 
     /// The rules of its Role in the namespace of the installation.
@@ -107,8 +115,13 @@ mod tests {
 
     #[test]
     fn the_policy_is_one_object() {
-        let rights =
-            Rights { cluster: &[], served: &[], installation: &[LEASES], policy: &["get"] };
+        let rights = Rights {
+            cluster: &[],
+            served: &[],
+            events: &[],
+            installation: &[LEASES],
+            policy: &["get"],
+        };
         let rules = rights.policy_rules("limits");
         assert_eq!(rules[0].resource_names, Some(vec!["limits".to_owned()]));
         assert_eq!(rights.installation_rules().len(), 1);

@@ -1,5 +1,5 @@
 //! Runs the loops of one controller until told to stop. [`run`] is what a `main` calls; [`Runtime`] is the same inside a
-//! process that has other things to do: tests, the demo.
+//! process that has other things to do: tests, the demo. [`once`] is for programs that do one thing and end.
 //!
 //! ```text
 //! watches  ══════════════════════════════════════════════════════▶ always: a standby's caches are warm
@@ -118,6 +118,27 @@ pub async fn run(
         }
         () = shutdown.aborted() => std::process::exit(ABORTED),
     }
+}
+
+/// Does one thing as the process `name`, without a lease, a server and loops: logs, client, and then `work`.
+///
+/// # Errors
+/// When it cannot start.
+pub async fn once<T>(
+    args: &Args,
+    name: &'static str,
+    work: impl AsyncFnOnce(Context) -> T,
+) -> Result<T, RunError> {
+    // Fails only where the process chose one already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let settings = Settings { election: None, ..Settings::from_args(args, Build::of(name))? };
+    let _telemetry = Telemetry::install(&telemetry::Settings {
+        filter: &args.log_level,
+        format: args.log_format,
+        build: settings.build,
+        instance: &settings.identity,
+    })?;
+    Ok(work(Context::connect(settings, args).await?).await)
 }
 
 fn dropped_lines(telemetry: &Telemetry) -> PullingGauge {

@@ -32,6 +32,7 @@ pub mod owned;
 pub mod parts;
 pub mod queue;
 pub mod rbac;
+pub mod release;
 pub mod reports;
 pub mod slim;
 pub mod views;

@@ -2,10 +2,13 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use workspace_controller::{Args, run};
+use workspace_controller::cli::{Program, Task};
+use workspace_controller::{release, run};
 
 #[tokio::main]
 async fn main() -> anyhow::Result<ExitCode> {
-    Ok(run(Args::parse()).await?)
+    match Program::read() {
+        Program::Controller(args) => Ok(run(*args).await?),
+        Program::Task(Task::ReleaseFinalizers(args)) => Ok(release::run(&args).await?),
+    }
 }

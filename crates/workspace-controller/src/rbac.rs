@@ -1,5 +1,5 @@
-//! Every right of this controller. The chart's roles are generated from this list (`cargo xtask codegen`), integration
-//! tests run under it. What it makes it makes in the namespaces that the chart lists, and its rights on it hold there
+//! Every right of this controller, and of the program that runs before it is removed ([`crate::release`]). The chart's
+//! roles are generated from these lists (`cargo xtask codegen`), integration tests run under them. What it makes it makes in the namespaces that the chart lists, and its rights on it hold there
 //! alone; there is no right on Secrets: pods name them, the controller never reads one.
 
 use otctl_kit::rbac::{Rights, Rule};
@@ -103,6 +103,13 @@ pub const RIGHTS: Rights = Rights {
             because: "why a container does not run, and whether anything still does, is told by its pods",
         },
     ],
+    events: &[Rule {
+        group: "events.k8s.io",
+        resources: &["events"],
+        names: &[],
+        verbs: &["create"],
+        because: "users read what happened in `kubectl describe`; Events about what has no namespace are in this one",
+    }],
     installation: &[Rule {
         group: "coordination.k8s.io",
         resources: &["leases"],
@@ -112,3 +119,13 @@ pub const RIGHTS: Rights = Rights {
     }],
     policy: &["get", "list", "watch"],
 };
+
+/// What the program may do that ends an installation; besides, in the namespace of the installation, delete the
+/// controller's Deployment, whose name is a value of the chart.
+pub const RELEASE: &[Rule] = &[Rule {
+    group: GROUP,
+    resources: &["workspaces"],
+    names: &[],
+    verbs: &["list", "patch"],
+    because: "what the controller would have to let go is let go in its place",
+}];
