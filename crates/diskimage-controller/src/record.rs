@@ -10,6 +10,7 @@ use otctl_kit::ledger::AttemptRecord;
 use otctl_types::VMDiskImage;
 use otctl_types::condition::Reason;
 use otctl_types::diskimage::{Attempt, VMDiskImageStatus};
+use otctl_types::import::ImportReason;
 
 use crate::names;
 use otctl_types::names::LAST_ATTEMPT;
@@ -182,29 +183,35 @@ impl Record {
     }
 }
 
+/// Reasons that an attempt may have in status, beside those of the importer.
+const ENDINGS: [Reason; 17] = [
+    Reason::NameConflict,
+    Reason::QuotaExceeded,
+    Reason::NamespaceTerminating,
+    Reason::NotBinding,
+    Reason::InternalError,
+    Reason::OldChildTerminating,
+    Reason::StorageClassNotFound,
+    Reason::SnapshotClassNotFound,
+    Reason::SnapshotClassMismatch,
+    Reason::Rejected,
+    Reason::PodNotStarted,
+    Reason::Lost,
+    Reason::LostRepeatedly,
+    Reason::Superseded,
+    Reason::RetriesExhausted,
+    Reason::Succeeded,
+    Reason::InvalidSpec,
+];
+
+/// Every reason that an attempt may have in status.
+pub fn endings() -> impl Iterator<Item = Reason> {
+    ENDINGS.into_iter().chain(ImportReason::ALL.into_iter().map(Reason::Import))
+}
+
 /// The reason that stands in a condition for the reason of an attempt.
 pub fn reason_of(text: &str) -> Reason {
-    let own = [
-        Reason::NameConflict,
-        Reason::QuotaExceeded,
-        Reason::NamespaceTerminating,
-        Reason::NotBinding,
-        Reason::InternalError,
-        Reason::OldChildTerminating,
-        Reason::StorageClassNotFound,
-        Reason::SnapshotClassNotFound,
-        Reason::SnapshotClassMismatch,
-        Reason::Rejected,
-        Reason::PodNotStarted,
-        Reason::Lost,
-        Reason::LostRepeatedly,
-        Reason::Superseded,
-        Reason::RetriesExhausted,
-        Reason::Succeeded,
-        Reason::InvalidSpec,
-    ];
-    own.into_iter()
-        .chain(otctl_types::import::ImportReason::ALL.into_iter().map(Reason::Import))
+    endings()
         .find(|reason| reason.as_str() == text)
-        .unwrap_or(Reason::Import(otctl_types::import::ImportReason::Internal))
+        .unwrap_or(Reason::Import(ImportReason::Internal))
 }

@@ -159,6 +159,84 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Every reason but those of the importer, which are [`ImportReason::ALL`].
+    pub const OWN: [Self; 67] = [
+        Self::Accepted,
+        Self::Queued,
+        Self::SlotsBusy,
+        Self::HostBusy,
+        Self::Backoff,
+        Self::Paused,
+        Self::Suspended,
+        Self::Admitted,
+        Self::Probing,
+        Self::Importing,
+        Self::Stopping,
+        Self::NodeUnreachable,
+        Self::Snapshotting,
+        Self::SnapshotThrottled,
+        Self::Succeeded,
+        Self::NotRequested,
+        Self::Updating,
+        Self::NoData,
+        Self::Restoring,
+        Self::OldChildTerminating,
+        Self::InvalidSpec,
+        Self::NameConflict,
+        Self::StorageClassNotFound,
+        Self::SnapshotClassNotFound,
+        Self::SnapshotClassMismatch,
+        Self::QuotaExceeded,
+        Self::NamespaceTerminating,
+        Self::NotBinding,
+        Self::SnapshotFailed,
+        Self::RetriesExhausted,
+        Self::Lost,
+        Self::LostRepeatedly,
+        Self::Superseded,
+        Self::PodNotStarted,
+        Self::Rejected,
+        Self::InternalError,
+        Self::Creating,
+        Self::AllCreated,
+        Self::Progressing,
+        Self::AllReady,
+        Self::NothingAsked,
+        Self::Isolated,
+        Self::NotIsolated,
+        Self::Deleting,
+        Self::AwaitingImages,
+        Self::ImageNotFound,
+        Self::ImageTerminating,
+        Self::RevisionNotFound,
+        Self::NamespaceNotFound,
+        Self::KubeVirtNotInstalled,
+        Self::WeakenedByOtherPolicy,
+        Self::SecondaryNetworkUncovered,
+        Self::Degraded,
+        Self::ProvisioningTimedOut,
+        Self::ImagePullBackOff,
+        Self::CrashLoopBackOff,
+        Self::Unschedulable,
+        Self::PodRefused,
+        Self::ContainerFailed,
+        Self::NotReady,
+        Self::ImageFailed,
+        Self::ImageDiffers,
+        Self::NamespaceNotAllowed,
+        Self::Valid,
+        Self::UnknownKeys,
+        Self::Invalid,
+        Self::DefaultsInEffect,
+    ];
+
+    /// The reason of that word.
+    #[must_use]
+    pub fn named(word: &str) -> Option<Self> {
+        let imports = ImportReason::ALL.into_iter().map(Self::Import);
+        Self::OWN.into_iter().chain(imports).find(|reason| reason.as_str() == word)
+    }
+
     /// The CamelCase word of the API.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -285,5 +363,13 @@ mod tests {
         ] {
             assert_eq!(Reason::of_waiting(word), reason, "{word}");
         }
+    }
+
+    #[test]
+    fn a_reason_is_found_by_its_word() {
+        for reason in Reason::OWN.into_iter().chain(ImportReason::ALL.map(Reason::Import)) {
+            assert_eq!(Reason::named(reason.as_str()).map(Reason::as_str), Some(reason.as_str()));
+        }
+        assert_eq!(Reason::named("succeeded"), None);
     }
 }
