@@ -42,6 +42,18 @@ pub enum Category {
 }
 
 impl Category {
+    /// Every category.
+    pub const ALL: [Self; 8] = [
+        Self::Conflict,
+        Self::Transient,
+        Self::Throttled,
+        Self::Forbidden,
+        Self::Invalid,
+        Self::Foreign,
+        Self::Internal,
+        Self::Panicked,
+    ];
+
     /// The metric's label.
     #[must_use]
     pub fn label(self) -> &'static str {

@@ -1,26 +1,31 @@
 //! The metric families that all controllers have in common, on a registry of their own: no globals, so several
-//! controllers live in one process. What only one controller measures is registered by that controller.
+//! controllers live in one process. What only one controller measures is in a table of its own there, made of the same
+//! [`Family`], and registered by that controller.
 //!
-//! Every label is a `&'static str` of a closed enum, or a kind that is watched. The name of an object cannot become a label, so the number of
-//! series does not grow with what users create.
+//! Every label is a `&'static str` of a closed enum, or a kind that is watched. The name of an object cannot become a
+//! label, so the number of series does not grow with what users create.
+
+mod families;
+mod family;
 
 use std::time::Duration;
 
 use prometheus::core::Collector;
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{
-    HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TEXT_FORMAT,
-    TextEncoder,
+    HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Registry, TEXT_FORMAT, TextEncoder,
 };
 
+pub(crate) use self::families::LOG_LINES_DROPPED;
+use self::families::{
+    BUILD, ERRORS, LEADER, OVERDUE, PASS_SECONDS, PASSES, QUEUE_DEPTH, REQUESTS, UNREADABLE,
+};
+pub use self::families::{FAMILIES, PROCESS_FAMILIES};
+pub use self::family::{Family, Kind};
 use crate::args::Build;
 
 /// The content type of [`Metrics::render`].
 pub const CONTENT_TYPE: &str = TEXT_FORMAT;
-
-/// A pass reads from memory and makes a few writes of about 2 ms each; the upper end is a deadline or two.
-const PASS_BUCKETS_SECONDS: [f64; 12] =
-    [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 20.0];
 
 /// The registry of a process and the families that all controllers have.
 #[derive(Debug)]
@@ -42,38 +47,14 @@ impl Metrics {
     pub fn new(build: Build) -> Self {
         let registry = Registry::new();
         let metrics = Self {
-            pass_seconds: pass_seconds(),
-            passes: counters(
-                "otctl_reconcile_total",
-                "Passes by how they ended.",
-                &["controller", "outcome"],
-            ),
-            errors: counters(
-                "otctl_reconcile_errors_total",
-                "Failed passes by cause.",
-                &["controller", "category"],
-            ),
-            overdue: counters(
-                "otctl_reconcile_overdue_views_total",
-                "Passes that began although a watch had not shown for 5 s what the last one wrote.",
-                &["controller"],
-            ),
-            queue_depth: gauges(
-                "otctl_queue_depth",
-                "Objects that are due for a pass.",
-                &["controller"],
-            ),
-            requests: counters(
-                "otctl_api_requests_total",
-                "Requests to the API server.",
-                &["verb", "code"],
-            ),
-            unreadable: gauges(
-                "otctl_watch_unreadable_objects",
-                "Objects in a state that cannot be read; what was read of them before is used.",
-                &["kind"],
-            ),
-            leader: gauge("otctl_leader", "Whether this process holds the lease and reconciles."),
+            pass_seconds: PASS_SECONDS.histograms(),
+            passes: PASSES.counters(),
+            errors: ERRORS.counters(),
+            overdue: OVERDUE.counters(),
+            queue_depth: QUEUE_DEPTH.gauges(),
+            requests: REQUESTS.counters(),
+            unreadable: UNREADABLE.gauges(),
+            leader: LEADER.gauges().with_label_values::<&str>(&[]),
             registry,
         };
         metrics.register(metrics.pass_seconds.clone());
@@ -97,6 +78,25 @@ impl Metrics {
         self.registry
             .register(Box::new(family))
             .expect("each family is registered once, under a valid name");
+    }
+
+    /// Passes of `controller` will be counted. Each of its series is there from the start, at zero: one that appears
+    /// with its first event shows no growth, and no alert sees it.
+    pub fn expect(
+        &self,
+        controller: &'static str,
+        outcomes: &[&'static str],
+        categories: &[&'static str],
+    ) {
+        for outcome in outcomes {
+            self.pass_seconds.with_label_values(&[controller, outcome]);
+            self.passes.with_label_values(&[controller, outcome]);
+        }
+        for category in categories {
+            self.errors.with_label_values(&[controller, category]);
+        }
+        self.overdue.with_label_values(&[controller]);
+        self.queue_depth.with_label_values(&[controller]);
     }
 
     /// Counts a pass of `controller` that ended as `outcome`.
@@ -147,32 +147,9 @@ impl Metrics {
     }
 }
 
-fn pass_seconds() -> HistogramVec {
-    let options = HistogramOpts::new(
-        "otctl_reconcile_duration_seconds",
-        "How long passes took, by how they ended.",
-    )
-    .buckets(PASS_BUCKETS_SECONDS.to_vec());
-    HistogramVec::new(options, &["controller", "outcome"])
-        .expect("name, labels and buckets are valid constants")
-}
-
-fn counters(name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
-    IntCounterVec::new(Opts::new(name, help), labels).expect("name and labels are valid constants")
-}
-
-fn gauges(name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
-    IntGaugeVec::new(Opts::new(name, help), labels).expect("name and labels are valid constants")
-}
-
-fn gauge(name: &str, help: &str) -> IntGauge {
-    IntGauge::new(name, help).expect("the name is a valid constant")
-}
-
 /// The constant 1 whose labels say what runs.
 fn build_labels(build: Build) -> IntGaugeVec {
-    let family =
-        gauges("otctl_build_info", "What runs; always 1.", &["program", "version", "commit"]);
+    let family = BUILD.gauges();
     family.with_label_values(&[build.program, build.version, build.commit]).set(1);
     family
 }
@@ -256,6 +233,21 @@ mod tests {
         assert_eq!(values["otctl_leader"], "1");
         assert!(text.contains("otctl_build_info{commit="), "{text}");
         assert!(values.contains_key("process_resident_memory_bytes"), "{text}");
+    }
+
+    #[test]
+    fn the_table_is_what_is_registered() {
+        let metrics = touched();
+        metrics.register(LOG_LINES_DROPPED.gauges().with_label_values::<&str>(&[]));
+        let text = metrics.render().unwrap();
+        let told = FAMILIES.iter().chain(&PROCESS_FAMILIES).map(|family| {
+            let Family { name, help, .. } = family;
+            format!("# HELP {name} {help}\n# TYPE {name} {}\n", family.kind.word())
+        });
+        let missing: Vec<_> = told.filter(|head| !text.contains(head.as_str())).collect();
+        assert_eq!(missing, [""; 0], "{text}");
+        let registered = text.lines().filter(|line| line.starts_with("# TYPE ")).count();
+        assert_eq!(registered, FAMILIES.len() + PROCESS_FAMILIES.len(), "{text}");
     }
 
     #[test]

@@ -32,6 +32,9 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// Every label.
+    pub const LABELS: [&str; 4] = ["rested", "wrote", "gone", "failed"];
+
     /// The metric's label.
     #[must_use]
     pub fn label(self) -> &'static str {
@@ -89,6 +92,9 @@ struct Told {
 
 impl Reporter {
     pub(crate) fn new(controller: &'static str, metrics: Option<Arc<Metrics>>) -> Self {
+        if let Some(metrics) = &metrics {
+            metrics.expect(controller, &Outcome::LABELS, &Category::ALL.map(Category::label));
+        }
         Self { controller, metrics, told: Mutex::default() }
     }
 
@@ -180,6 +186,7 @@ fn place(error: &Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::Build;
     use crate::cluster::ApiError;
     use crate::plan::Next;
 
@@ -244,6 +251,23 @@ mod tests {
         let key = Key::new("lab", "a");
         reporter.tell(&key, &passed("gone", None), Duration::ZERO);
         assert!(reporter.told.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn every_series_of_a_loop_is_there_from_the_start() {
+        let metrics = Arc::new(Metrics::new(Build::of("test")));
+        let reporter = Reporter::new("image", Some(metrics.clone()));
+        let text = metrics.render().unwrap();
+        for category in Category::ALL {
+            let label = format!("category=\"{}\",controller=\"image\"}} 0", category.label());
+            assert!(text.contains(&label), "{label} is not in {text}");
+        }
+        let count = |text: &str| text.matches("otctl_reconcile_total{").count();
+        let outcomes = [Outcome::Rested, Outcome::Wrote, Outcome::Gone];
+        for outcome in outcomes.into_iter().chain(Category::ALL.map(Outcome::Failed)) {
+            reporter.count(&Passed { outcome, ..passed("x", None) }, Duration::ZERO);
+        }
+        assert_eq!(count(&metrics.render().unwrap()), count(&text), "and no other comes");
     }
 
     #[test]

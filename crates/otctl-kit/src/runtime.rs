@@ -38,6 +38,7 @@ use self::lasting::Lasting;
 use self::telling::telling;
 use crate::args::{Args, Build};
 use crate::leader::{Candidate, Elector, Role, TimingError};
+use crate::metrics::{Family, LOG_LINES_DROPPED};
 use crate::server::Server;
 use crate::shutdown::Shutdown;
 use crate::telemetry::{self, InstallError, LogLevel, Telemetry};
@@ -143,11 +144,10 @@ pub async fn once<T>(
 
 fn dropped_lines(telemetry: &Telemetry) -> PullingGauge {
     let dropped = telemetry.dropped_lines();
-    let help = "Log lines dropped since the start because the sink blocked.";
+    let Family { name, help, .. } = LOG_LINES_DROPPED;
     #[expect(clippy::cast_precision_loss, reason = "a metric's value is a float")]
     let read = move || dropped.dropped_lines() as f64;
-    PullingGauge::new("otctl_log_lines_dropped", help, Box::new(read))
-        .expect("the name is a valid constant")
+    PullingGauge::new(name, help, Box::new(read)).expect("the name is a valid constant")
 }
 
 /// A controller whose server has its address and which otherwise has not begun.
