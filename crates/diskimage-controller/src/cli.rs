@@ -7,13 +7,14 @@ use clap::Parser;
 use otctl_kit::args::Args as KitArgs;
 use otctl_kit::driver::Trigger;
 use otctl_kit::runtime::{Context, Controllers, RunError};
+use otctl_kit::tenure::Tenure;
 use otctl_kit::watch::WatchOptions;
 use otctl_types::names::{DISKIMAGE_CONTROLLER, IMAGE_QUEUE, MANAGED_BY, ROLE_LABEL};
 
 use crate::config::Settings;
 use crate::exchange::{Correspondence, correspond};
 use crate::image::Image;
-use crate::metrics::ImageMetrics;
+use crate::metrics::{Leads, measure};
 use crate::queue::{PolicySource, queue};
 use crate::slim;
 use crate::views::Views;
@@ -56,13 +57,19 @@ pub fn controllers(context: &Context, settings: Settings) -> Controllers {
     let (talk, tenure) = (Correspondence::default(), context.tenure.clone());
     let image =
         Image::new(views.clone(), context.cluster.clone(), Arc::new(settings), talk.clone());
-    context.metrics.register(ImageMetrics::new(views.clone()));
+    let counted = (talk.traffic.clone(), leads(&tenure));
+    measure(&context.metrics, &views, context.clock.clone(), counted);
     watches(context, &views)
         .reconcile(queue, 1, |trigger| wire_queue(&waking(trigger), &views))
         .reconcile(image, IMAGE_PASSES, |trigger| wire_images(&waking(trigger), &views))
         .while_leading("imports", move |signs| {
             correspond(views.clone(), talk.clone(), tenure.clone(), signs)
         })
+}
+
+fn leads(tenure: &Tenure) -> Leads {
+    let tenure = tenure.clone();
+    Arc::new(move || tenure.is_on())
 }
 
 fn watches(context: &Context, views: &Views) -> Controllers {

@@ -16,6 +16,7 @@ use reqwest::StatusCode;
 
 use crate::bandwidth::{Bandwidth, share};
 use crate::imports::{Import, on_record};
+use crate::metrics::traffic::Traffic;
 use crate::progress::{Answer, ProgressBook};
 use crate::views::{Views, effective_policy};
 
@@ -38,6 +39,8 @@ pub struct Correspondence {
     pub book: ProgressBook,
     /// What they were told.
     pub bandwidth: Bandwidth,
+    /// What they have received, for the metrics.
+    pub traffic: Traffic,
 }
 
 /// Asks and tells, once a second, for ever; tells nobody anything once `tenure` has ended.
@@ -49,6 +52,7 @@ pub async fn correspond(
 ) {
     let round = Round { views, correspondence, tenure, client: client() };
     round.correspondence.bandwidth.take_over(round.tenure.term());
+    round.correspondence.traffic.take_over();
     let mut rounds = tokio::time::interval(INTERVAL);
     rounds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -91,7 +95,7 @@ impl Round {
 
     /// Whoever is to use less hears it before anybody hears of more.
     async fn talk_to(&self, imports: &[Import], policy: &Policy) {
-        let Correspondence { book, bandwidth } = &self.correspondence;
+        let Correspondence { book, bandwidth, .. } = &self.correspondence;
         book.keep(&imports.iter().map(|import| import.job_uid.as_str()).collect());
         bandwidth.observe(imports);
         let reachable: HashMap<&str, &Import> = imports
@@ -117,7 +121,7 @@ impl Round {
     }
 
     async fn tell(&self, offer: &Offer, import: &Import, address: SocketAddr) {
-        let Correspondence { book, bandwidth } = &self.correspondence;
+        let Correspondence { book, bandwidth, traffic } = &self.correspondence;
         // Asked last, with the offer made: what a process that is stopped here sends when it wakes has ended by then.
         if !self.tenure.is_on() {
             return bandwidth.unheard(offer);
@@ -137,6 +141,9 @@ impl Round {
                 answer
             }
         };
+        if let Answer::Told(progress) = &answer {
+            traffic.heard(&import.job_uid, progress.received);
+        }
         book.note(&import.job_uid, answer);
     }
 

@@ -14,6 +14,8 @@
 //! What it reads: VMDiskImages, the ledger, the policy ConfigMap, storage and snapshot classes, and its own children.
 //! What it may do is listed in `rbac.rs`; it has no right on Secrets.
 
+use otctl_kit::reconciler::Reconciler as _;
+
 pub mod bandwidth;
 pub mod children;
 pub mod cli;
@@ -39,3 +41,6 @@ pub mod want;
 pub mod wiring;
 
 pub use cli::{Args, run};
+
+/// The loops of this controller, as logs and metrics name them.
+pub const LOOPS: [&str; 2] = [queue::Queue::NAME, image::Image::NAME];

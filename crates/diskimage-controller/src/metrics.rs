@@ -1,113 +1,53 @@
-//! Gauges of this domain, read from the stores when they are asked for: nothing is counted twice, and series go with the
-//! objects.
+//! What this controller measures. Two sorts, which add up over replicas in two ways:
+//!
+//! - What is the case ([`gauges`]) is read from the watches when it is asked for, so every replica tells the same: take
+//!   the highest. Series go with the objects.
+//! - What has happened ([`tally`], [`traffic`]) is counted by the leader alone, so that the sum over replicas is what has
+//!   happened. It is taken from the difference between two versions of an image that the watch has shown, one after the
+//!   other ([`milestones`]): a pass that is repeated makes no second version, and an answer that was lost hides none. An
+//!   object that is seen for the first time counts for nothing: what it tells was counted by whoever made it so. What
+//!   happens in the moment in which one leader follows another may be counted by none of them.
 
-use std::collections::HashMap;
+pub mod gauges;
+pub mod milestones;
+pub mod tally;
+pub mod traffic;
 
-use otctl_types::diskimage::Phase;
-use prometheus::core::{Collector, Desc};
-use prometheus::proto::MetricFamily;
-use prometheus::{IntGauge, IntGaugeVec, Opts};
+mod families;
 
-use crate::views::{Views, effective_policy};
+use std::sync::Arc;
 
-const PHASES: [(Phase, &str); 5] = [
-    (Phase::Queued, "Queued"),
-    (Phase::Syncing, "Syncing"),
-    (Phase::Snapshotting, "Snapshotting"),
-    (Phase::Succeeded, "Succeeded"),
-    (Phase::Failed, "Failed"),
-];
+use otctl_kit::clock::Clock;
+use otctl_kit::metrics::Metrics;
+use otctl_kit::store::Key;
 
-/// Images by phase, and the ledger.
-pub struct ImageMetrics {
-    views: Views,
-    objects: IntGaugeVec,
-    active: IntGauge,
-    limit: IntGauge,
-    waiting: IntGauge,
-    snapshots: IntGauge,
-    snapshot_limit: IntGauge,
-    policy_valid: IntGauge,
+pub use self::families::FAMILIES;
+use self::gauges::Gauges;
+pub use self::tally::CLASSES;
+use self::tally::Tally;
+use self::traffic::Traffic;
+use crate::views::Views;
+
+/// Whether this process leads now.
+pub type Leads = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// Registers every family, and counts from now on what the views show.
+pub fn measure(
+    registry: &Metrics,
+    views: &Views,
+    clock: Arc<dyn Clock>,
+    (traffic, leads): (Traffic, Leads),
+) {
+    registry.register(Gauges::new(views.clone(), clock));
+    registry.register(traffic.counter());
+    let tally = Tally::new(traffic, leads);
+    tally.register(registry);
+    let images = views.images.clone();
+    views.images.subscribe(move |image| {
+        let key = Key::of(image);
+        tally.note(&key, images.get(&key));
+    });
 }
 
-impl ImageMetrics {
-    /// Gauges over these views.
-    ///
-    /// # Panics
-    /// Never: names and labels are valid constants.
-    pub fn new(views: Views) -> Self {
-        let gauge = |name: &str, help: &str| {
-            IntGauge::new(name, help).expect("the name is a valid constant")
-        };
-        let objects = Opts::new("otctl_images", "VMDiskImages by phase.");
-        Self {
-            views,
-            objects: IntGaugeVec::new(objects, &["phase"]).expect("the name is a valid constant"),
-            active: gauge("otctl_image_slots_active", "Slots of the image queue in use."),
-            limit: gauge(
-                "otctl_image_slots_limit",
-                "Slots of the image queue, as the policy sets them.",
-            ),
-            waiting: gauge(
-                "otctl_images_waiting",
-                "VMDiskImages that wait for a slot or for the end of their backoff.",
-            ),
-            snapshots: gauge(
-                "otctl_image_snapshots_active",
-                "Snapshots of images that are being taken, or may be.",
-            ),
-            snapshot_limit: gauge(
-                "otctl_image_snapshots_limit",
-                "Snapshots of images at once, as the policy sets them.",
-            ),
-            policy_valid: gauge(
-                "otctl_policy_valid",
-                "1 when every key of the policy ConfigMap could be read.",
-            ),
-        }
-    }
-
-    fn gauges(&self) -> [&IntGauge; 6] {
-        let (snapshots, limit) = (&self.snapshots, &self.snapshot_limit);
-        [&self.active, &self.limit, &self.waiting, snapshots, limit, &self.policy_valid]
-    }
-
-    fn read(&self) {
-        let mut phases: HashMap<Option<Phase>, i64> = HashMap::new();
-        for image in self.views.images.all() {
-            *phases.entry(image.status.as_ref().and_then(|status| status.phase)).or_default() += 1;
-        }
-        for (phase, label) in PHASES {
-            self.objects
-                .with_label_values(&[label])
-                .set(phases.get(&Some(phase)).copied().unwrap_or(0));
-        }
-        let Some(status) = self.views.queue().and_then(|queue| queue.status.clone()) else {
-            return;
-        };
-        self.active.set(status.active_count.unwrap_or(0).into());
-        self.limit.set(status.limit.unwrap_or(0).into());
-        self.waiting.set(status.waiting_count.unwrap_or(0).into());
-        let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-        self.snapshots.set(count(status.snapshots.len()));
-        self.snapshot_limit.set(effective_policy(Some(&status)).snapshot_concurrency.into());
-        let is_valid = otctl_types::condition::is_true(
-            &status.conditions,
-            otctl_types::condition::POLICY_VALID,
-        );
-        self.policy_valid.set(is_valid.into());
-    }
-}
-
-impl Collector for ImageMetrics {
-    fn desc(&self) -> Vec<&Desc> {
-        let gauges = self.gauges().into_iter().flat_map(Collector::desc);
-        self.objects.desc().into_iter().chain(gauges).collect()
-    }
-
-    fn collect(&self) -> Vec<MetricFamily> {
-        self.read();
-        let gauges = self.gauges().into_iter().flat_map(Collector::collect);
-        self.objects.collect().into_iter().chain(gauges).collect()
-    }
-}
+#[cfg(test)]
+mod tests;

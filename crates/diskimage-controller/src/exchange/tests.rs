@@ -218,6 +218,23 @@ async fn one_without_an_address_is_not_asked_and_its_part_is_kept() {
 }
 
 #[tokio::test]
+async fn what_imports_have_received_is_counted_from_when_they_are_known() {
+    let (round, heard) = (round(), Heard::default());
+    let (known, older) = (
+        importer("known", Manner::Tells, &heard).await,
+        importer("older", Manner::Tells, &heard).await,
+    );
+    let traffic = &round.correspondence.traffic;
+    traffic.opened("known");
+    for _ in 0..2 {
+        round.with(&[&known, &older]).await;
+        assert_eq!(traffic.counter().get(), 7, "each byte once, and of the older one what comes");
+    }
+    traffic.closed("older", Some(10));
+    assert_eq!(traffic.counter().get(), 7 + 3);
+}
+
+#[tokio::test]
 async fn what_is_lent_ends_by_the_clock_of_the_import() {
     let (round, heard) = (round(), Heard::default());
     let a = importer("a", Manner::Tells, &heard).await;

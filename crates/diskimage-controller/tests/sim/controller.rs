@@ -38,7 +38,15 @@ pub(crate) fn instance(connection: &Connection) -> Instance {
 
 /// A controller process that knows what imports told in this correspondence.
 pub(crate) fn instance_with(connection: &Connection, talk: Correspondence) -> Instance {
-    let views = Views::default();
+    instance_over(&Views::default(), connection, talk)
+}
+
+/// The same over these views.
+pub(crate) fn instance_over(
+    views: &Views,
+    connection: &Connection,
+    talk: Correspondence,
+) -> Instance {
     let clock = Arc::new(connection.clock.clone());
     let policy = PolicySource {
         namespace: DEFAULT_NAMESPACE.to_owned(),
@@ -48,8 +56,8 @@ pub(crate) fn instance_with(connection: &Connection, talk: Correspondence) -> In
     let settings = Args::parse_from(["diskimage-controller"]).settings;
     let image = Image::new(views.clone(), connection.cluster.clone(), Arc::new(settings), talk);
     let (of_queue, of_images) = (Wakes::new(&connection.clock), Wakes::new(&connection.clock));
-    wire_queue(&waking(&of_queue), &views);
-    wire_images(&waking(&of_images), &views);
+    wire_queue(&waking(&of_queue), views);
+    wire_images(&waking(&of_images), views);
     let feeds = vec![
         Feed::new(&views.images),
         Feed::new(&views.queues),

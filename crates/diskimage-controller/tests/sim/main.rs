@@ -12,6 +12,7 @@ mod faults;
 mod lanes;
 mod life;
 mod loss;
+mod measured;
 mod orders;
 mod own_writes;
 mod strangers;

@@ -14,11 +14,11 @@ use crate::controller::{instance, world};
 /// Seeds of each kind of order.
 const SEEDS: u64 = 20;
 
-fn orders() -> impl Iterator<Item = Order> {
+pub(crate) fn orders() -> impl Iterator<Item = Order> {
     (0..SEEDS).map(Order::Shuffled).chain((0..SEEDS).map(Order::Interleaved))
 }
 
-fn six_images(sim: &Sim) {
+pub(crate) fn six_images(sim: &Sim) {
     policy().concurrency(2).set("retryBackoffDuration", "1m").apply(&sim.world);
     for name in ["lab/a", "lab/b", "other/c"] {
         image(name).snapshot_class("snapshots").create(&sim.world);

@@ -21,7 +21,11 @@ use crate::controller::{
 fn talk_on(clock: &VirtualClock) -> Correspondence {
     let (clock, start) = (clock.clone(), clock.now());
     let elapsed = Elapsed::new(move || clock.now().duration_since(start).unsigned_abs());
-    Correspondence { book: ProgressBook::new(elapsed.clone()), bandwidth: Bandwidth::new(elapsed) }
+    Correspondence {
+        book: ProgressBook::new(elapsed.clone()),
+        bandwidth: Bandwidth::new(elapsed),
+        ..Correspondence::default()
+    }
 }
 
 /// One slot, an import of lab/a that runs, and what it tells.

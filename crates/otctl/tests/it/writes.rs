@@ -8,7 +8,7 @@ use local_cluster::audit::{AuditEntry, Mark};
 use otctl_types::diskimage::Phase;
 use serde_json::Value;
 
-use crate::stage::{NAMESPACE, Stage, phase, told, until, well_behaved};
+use crate::stage::{NAMESPACE, Stage, answer_of, phase, status, told, until, well_behaved};
 
 /// More than a first look reads.
 const SIZE: u64 = 80 << 10;
@@ -40,7 +40,35 @@ async fn a_successful_image_costs_exactly_what_is_listed() {
     let second = of(&stage.writes(after_one), "second");
     assert_eq!(second, table(&waited()), "it waited");
     expect_effect(&stage);
+    expect_counted(&stage, ["at-once", "first", "second"]).await;
     stage.finish().await;
+}
+
+/// What the metrics of the one controller tell of these images, each of which took one attempt.
+async fn expect_counted(stage: &Stage, names: [&str; 3]) {
+    let mut received = 0;
+    for name in names {
+        let status = status(&stage.read(name).await);
+        received += status.attempts[0].bytes.unwrap();
+    }
+    assert!(received >= 3 * i64::try_from(SIZE).unwrap(), "{received}");
+    let metrics = answer_of(stage.log(), "/metrics").await;
+    let attempts = "otctl_image_attempts_total{class=\"succeeded\",reason=\"Succeeded\"}";
+    let expected = [
+        (attempts, 3),
+        ("otctl_image_queue_wait_seconds_count", 3),
+        ("otctl_image_sync_duration_seconds_count", 3),
+        ("otctl_image_ready_duration_seconds_count", 3),
+        ("otctl_image_received_bytes_total", received),
+        ("otctl_images{phase=\"Succeeded\"}", 3),
+        ("otctl_image_slots_active", 0),
+        ("otctl_image_slots_limit", 1),
+        ("otctl_policy_valid", 1),
+        ("otctl_leader", 1),
+    ];
+    for (series, value) in expected {
+        assert!(metrics.contains(&format!("\n{series} {value}\n")), "{series} {value}: {metrics}");
+    }
 }
 
 /// Status 4, children 5 and the start, clean-up 3, Events 2, ledger: admission, release, the end of the snapshot.
