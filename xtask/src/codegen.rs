@@ -2,6 +2,7 @@
 
 mod definitions;
 mod doc_comments;
+mod metrics;
 mod reference;
 mod roles;
 mod schema_page;

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
+use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -46,6 +47,16 @@ impl Run {
     pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.command.env(name, value);
         self
+    }
+
+    /// With the text of a file as its standard input.
+    ///
+    /// # Errors
+    /// When there is no such file.
+    pub fn input(mut self, path: &Path) -> anyhow::Result<Self> {
+        let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+        self.command.stdin(file);
+        Ok(self)
     }
 
     /// Runs it to its end.

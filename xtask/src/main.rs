@@ -12,6 +12,8 @@ enum Task {
         /// Only these parts
         parts: Vec<String>,
     },
+    /// Alerts and dashboards by Prometheus' own tools: needs the distribution's package `prometheus`
+    Alerts,
     /// Writes what is generated from the code: definitions, roles, reference pages
     Codegen {
         /// Change nothing, and fail when something would be changed
@@ -39,11 +41,15 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// The disk image controller, for who checks what it measures
+    #[command(hide = true)]
+    RunController(Box<diskimage_controller::Args>),
 }
 
 fn main() -> anyhow::Result<()> {
     match Task::parse() {
         Task::Ci { parts } => xtask::ci::run(&parts),
+        Task::Alerts => xtask::alerts::run(),
         Task::Codegen { check } => xtask::codegen::run(check),
         Task::Tidy => xtask::tidy::run(),
         Task::Fuzz { seconds, targets } => {
@@ -51,5 +57,12 @@ fn main() -> anyhow::Result<()> {
         }
         Task::Soak { parts } => xtask::soak::run(&parts),
         Task::Bench { arguments } => xtask::bench::run(&arguments),
+        Task::RunController(args) => run_controller(*args),
     }
+}
+
+#[tokio::main]
+async fn run_controller(args: diskimage_controller::Args) -> anyhow::Result<()> {
+    diskimage_controller::run(args).await?;
+    Ok(())
 }
