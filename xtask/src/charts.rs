@@ -11,6 +11,9 @@ use crate::repository;
 
 /// A chart, in the order in which they are installed.
 pub const CHARTS: [&str; 3] = ["otctl-crds", "diskimage-controller", "workspace-controller"];
+/// Kinds of the Prometheus operator, which a chart makes only where they are installed.
+pub const MONITORING: [&str; 2] =
+    ["monitoring.coreos.com/v1/ServiceMonitor", "monitoring.coreos.com/v1/PrometheusRule"];
 /// The namespace that the documentation uses.
 pub const NAMESPACE: &str = "sync-operator";
 
@@ -50,13 +53,15 @@ pub fn lint() -> anyhow::Result<()> {
             .path(&full_values(chart))
             .path(&folder)
             .run()?;
-        for values in [None, Some(full_values(chart))] {
-            let rendered = render(&helm, chart, values.as_deref(), &[])?;
-            println!(
-                "{chart}: {} lines with {}",
-                rendered.lines().count(),
-                values.map_or("defaults", |_| "every value")
-            );
+        let full = full_values(chart);
+        let renderings = [
+            ("defaults", None, &[][..]),
+            ("every value", Some(&full), &[]),
+            ("every value and the Prometheus operator", Some(&full), &MONITORING),
+        ];
+        for (what, values, kinds) in renderings {
+            let rendered = render_on(kinds, &helm, chart, values.map(PathBuf::as_path), &[])?;
+            println!("{chart}: {} lines with {what}", rendered.lines().count());
         }
     }
     Ok(())
@@ -72,7 +77,24 @@ pub fn render(
     values: Option<&std::path::Path>,
     set: &[&str],
 ) -> anyhow::Result<String> {
+    render_on(&[], helm, chart, values, set)
+}
+
+/// The same for a cluster that has these kinds too.
+///
+/// # Errors
+/// When the chart or its values are refused.
+pub fn render_on(
+    kinds: &[&str],
+    helm: &std::path::Path,
+    chart: &str,
+    values: Option<&std::path::Path>,
+    set: &[&str],
+) -> anyhow::Result<String> {
     let mut run = Run::new(helm).args(["template", chart, "--namespace", NAMESPACE]);
+    for kind in kinds {
+        run = run.args(["--api-versions", kind]);
+    }
     if let Some(values) = values {
         run = run.args(["--values"]).path(values);
     }

@@ -3,5 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
 
 mod installed;
+mod monitoring;
 mod rendered;
 mod support;

@@ -7,7 +7,7 @@ use local_cluster::programs::{Program, Sources};
 use local_cluster::{LocalCluster, Options, Progress};
 use serde_json::Value;
 use tokio::sync::OnceCell;
-use xtask::charts::{self, CHARTS, NAMESPACE};
+use xtask::charts::{self, CHARTS, MONITORING, NAMESPACE};
 use xtask::command::Run;
 
 /// Wide: a machine may be busy with compilers.
@@ -19,6 +19,13 @@ pub(crate) fn objects(chart: &str, values: Option<&Path>, set: &[&str]) -> Vec<V
     serde_saphyr::from_multiple(&text).unwrap()
 }
 
+/// The same on a cluster with the Prometheus operator.
+pub(crate) fn monitored_objects(chart: &str, values: Option<&Path>, set: &[&str]) -> Vec<Value> {
+    let helm = charts::helm().unwrap();
+    let text = charts::render_on(&MONITORING, &helm, chart, values, set).unwrap();
+    serde_saphyr::from_multiple(&text).unwrap()
+}
+
 /// Every chart with its defaults and with every value set: what it is, and its objects.
 pub(crate) fn every_rendering() -> Vec<(String, Vec<Value>)> {
     let renderings = CHARTS.into_iter().flat_map(|chart| {
@@ -26,6 +33,7 @@ pub(crate) fn every_rendering() -> Vec<(String, Vec<Value>)> {
         [
             (format!("{chart} with defaults"), objects(chart, None, &[])),
             (format!("{chart} with every value"), objects(chart, Some(&full), &[])),
+            (format!("{chart} monitored"), monitored_objects(chart, Some(&full), &[])),
         ]
     });
     renderings.collect()
