@@ -11,17 +11,22 @@ use anyhow::Context as _;
 use clap::Parser;
 use local_cluster::{
     LocalCluster, Options, Progress, container,
+    node::{Image, Images},
     programs::{Program, Sources},
 };
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
+
+/// The image of [`container`] on every node.
+const SERVER: &str = "local-cluster/server";
 
 /// A Kubernetes control plane on this machine.
 #[derive(Debug, Parser)]
 enum Command {
     /// Find or build every program and print where each is.
     Programs,
-    /// Run a cluster until Ctrl-C, and print one JSON line once it works.
+    /// Run a cluster until Ctrl-C, and print one JSON line once it works. Pods of the image local-cluster/server run a
+    /// small server; others are only reported Running.
     Up,
     /// Run in the place of an image's program.
     #[command(hide = true)]
@@ -51,7 +56,9 @@ async fn up() -> anyhow::Result<()> {
     // From here on, so that whoever reads our line may end us at once.
     let mut terminated = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
-    let options = Options { progress: to_stderr(), ..Options::default() };
+    let own = std::env::current_exe()?.display().to_string();
+    let images = Images::any().with(SERVER, Image::new([own.as_str(), "container"]));
+    let options = Options { progress: to_stderr(), images, ..Options::default() };
     let cluster = tokio::select! {
         cluster = LocalCluster::start(options) => cluster.context("the cluster did not start")?,
         _ = terminated.recv() => return Ok(()),

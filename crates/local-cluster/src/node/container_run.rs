@@ -164,7 +164,7 @@ impl ContainerRun {
                 biased;
                 status = process.wait() => return (status, false),
                 () = orders.until_end() => return (orders.end(process, None).await, true),
-                Some(finding) = findings.recv() => if let Some(grace) = self.note(finding).await {
+                Some(finding) = findings.recv() => if let Some(grace) = self.note(finding) {
                     return (orders.end(process, Some(grace)).await, false);
                 },
                 () = &mut probing, if probes_on => probes_on = false,
@@ -173,10 +173,10 @@ impl ContainerRun {
     }
 
     /// Tells what a probe has found; how long the process has if it must be killed for it.
-    async fn note(&mut self, finding: Finding) -> Option<Duration> {
+    fn note(&mut self, finding: Finding) -> Option<Duration> {
         if let Some(seen) = &finding.failure {
             let note = format!("{} probe failed: {seen}", finding.probe);
-            self.say(Gravity::Warning, "Unhealthy", &note).await;
+            self.say(Gravity::Warning, "Unhealthy", &note);
         }
         match finding.effect? {
             Effect::Started => {
@@ -188,7 +188,7 @@ impl ContainerRun {
                 let probe = finding.probe.to_lowercase();
                 let name = &self.container.name;
                 let note = format!("Container {name} failed {probe} probe, will be restarted");
-                self.say(Gravity::Normal, "Killing", &note).await;
+                self.say(Gravity::Normal, "Killing", &note);
                 return Some(grace.unwrap_or_else(|| self.grace()));
             }
         }
@@ -197,9 +197,9 @@ impl ContainerRun {
     }
 
     /// An Event about this container.
-    pub(super) async fn say(&self, gravity: Gravity, reason: &str, note: &str) {
+    pub(super) fn say(&self, gravity: Gravity, reason: &str, note: &str) {
         let about = (&*self.pod, &self.container);
-        self.context.events.about(about, gravity, (reason, note)).await;
+        self.context.events.about(about, gravity, (reason, note));
     }
 
     fn grace(&self) -> Duration {
@@ -224,13 +224,13 @@ impl ContainerRun {
         self.report.last = Some(end);
         if self.failures > 1 {
             let delay = backoff::delay(first, self.failures - 1);
-            self.tell_back_off(delay).await;
+            self.tell_back_off(delay);
             self.goes_on_after(delay).await;
         }
         self.report.restarts += 1;
     }
 
-    async fn tell_back_off(&mut self, delay: Duration) {
+    fn tell_back_off(&mut self, delay: Duration) {
         let name = &self.container.name;
         let namespace = self.pod.namespace().unwrap_or_default();
         let uid = self.pod.uid().unwrap_or_default();
@@ -240,13 +240,21 @@ impl ContainerRun {
         let message = format!("back-off {delay} restarting failed container={name} pod={pod}");
         self.report.wait("CrashLoopBackOff", message);
         self.tell();
-        self.say(Gravity::Warning, "BackOff", &note).await;
+        self.say(Gravity::Warning, "BackOff", &note);
     }
 
-    /// Waits for this long; false, and sooner, if the pod is to end.
+    /// Waits for this long, and while the node is cut off; false, and sooner, if the pod is to end.
     pub(super) async fn goes_on_after(&self, delay: Duration) -> bool {
         let mut orders = self.orders.clone();
-        tokio::time::timeout(delay, orders.until_end()).await.is_err()
+        let waiting = async {
+            tokio::time::sleep(delay).await;
+            self.context.link.up().await;
+        };
+        tokio::select! {
+            biased;
+            () = orders.until_end() => false,
+            () = waiting => true,
+        }
     }
 }
 
@@ -280,7 +288,7 @@ impl Preparation for LaunchOf<'_> {
 
     async fn tell(&self, problem: &NotYet) {
         let run = self.run;
-        run.context.events.warn(&run.pod, (problem.event, &problem.message)).await;
+        run.context.events.warn(&run.pod, (problem.event, &problem.message));
         let mut report = run.report.clone();
         report.wait(problem.waiting, problem.shown());
         // A pod whose task is gone is ended with it.

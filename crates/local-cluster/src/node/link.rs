@@ -19,6 +19,10 @@ impl Link {
         self.up.send_replace(true);
     }
 
+    pub(super) fn is_up(&self) -> bool {
+        *self.up.borrow()
+    }
+
     /// Returns at once while the link is up, else when it is restored.
     pub(super) async fn up(&self) {
         let mut up = self.up.subscribe();

@@ -156,9 +156,9 @@ struct NodeContext {
 }
 
 impl NodeContext {
-    fn new(options: NodeOptions) -> Self {
+    fn new(options: NodeOptions, events: PodEvents) -> Self {
         Self {
-            events: PodEvents::new(&options.client, &options.name),
+            events,
             client: options.client,
             name: options.name,
             program: options.program,
@@ -191,12 +191,14 @@ impl ProcessNode {
         tokio::fs::create_dir_all(&path)
             .await
             .map_err(|source| NodeError::PrepareDirectory { path, source })?;
-        let context = Arc::new(NodeContext::new(options));
+        let (events, writer) = PodEvents::channel();
+        let context = Arc::new(NodeContext::new(options, events));
         heartbeat::register(&context)
             .await
             .map_err(|source| NodeError::Register { name: context.name.clone(), source })?;
         let mut tasks = JoinSet::new();
         tasks.spawn(heartbeat::keep(context.clone()));
+        tasks.spawn(writer.run(context.clone()));
         tasks.spawn(roster::follow(context.clone()));
         Ok(Self { context, tasks })
     }

@@ -258,7 +258,7 @@ impl Preparation for VolumesOf<'_> {
     }
 
     async fn tell(&self, problem: &NotYet) {
-        self.context.events.warn(self.pod, (problem.event, &problem.message)).await;
+        self.context.events.warn(self.pod, (problem.event, &problem.message));
         let mut report = self.report.clone();
         for container in &mut report.containers {
             container.wait(problem.waiting, problem.shown());

@@ -11,31 +11,31 @@ impl ContainerRun {
         if self.container.image_pull_policy.as_deref() == Some("Never") {
             let message =
                 format!("Container image \"{image}\" is not present with pull policy of Never");
-            self.say(Gravity::Warning, "ErrImageNeverPull", &message).await;
+            self.say(Gravity::Warning, "ErrImageNeverPull", &message);
             self.report.wait("ErrImageNeverPull", message);
             self.tell();
             return self.orders.until_end().await;
         }
         let cause = not_found(&image);
         for failures in 1.. {
-            self.tell_failure(&image, &cause).await;
-            self.tell_back_off_pulling(&image, &cause).await;
+            self.tell_failure(&image, &cause);
+            self.tell_back_off_pulling(&image, &cause);
             if !self.goes_on_after(backoff::delay(self.context.backoff, failures)).await {
                 return;
             }
         }
     }
 
-    async fn tell_failure(&mut self, image: &str, cause: &str) {
+    fn tell_failure(&mut self, image: &str, cause: &str) {
         self.report.wait("ErrImagePull", cause.to_owned());
         self.tell();
         let note = format!("Failed to pull image \"{image}\": {cause}");
-        self.say(Gravity::Warning, "Failed", &note).await;
+        self.say(Gravity::Warning, "Failed", &note);
     }
 
-    async fn tell_back_off_pulling(&mut self, image: &str, cause: &str) {
+    fn tell_back_off_pulling(&mut self, image: &str, cause: &str) {
         let note = format!("Back-off pulling image \"{image}\"");
-        self.say(Gravity::Normal, "BackOff", &note).await;
+        self.say(Gravity::Normal, "BackOff", &note);
         self.report.wait("ImagePullBackOff", format!("{note}: ErrImagePull: {cause}"));
         self.tell();
     }

@@ -2,23 +2,30 @@
 
 use std::{path::PathBuf, process::Stdio};
 
+use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
+use kube::{Api, Client, Config, config::Kubeconfig};
 use local_cluster::LocalCluster;
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
 use serde::Deserialize;
+use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
     process::{Child, Command},
 };
 
-use crate::support::{bare, is_running, wait_until};
+use crate::{
+    node::{create, until},
+    support::{bare, is_running, wait_until},
+};
 
 /// What `local-cluster up` prints.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Up {
+    kubeconfig: PathBuf,
     state_dir: PathBuf,
     processes: Vec<i32>,
     guard: i32,
@@ -32,11 +39,36 @@ impl Up {
         assert!(self.state_dir.join("pki/ca.crt").is_file());
     }
 
+    /// Runs a pod and waits until it is ready; the id of its process.
+    async fn run_server(&self) -> i32 {
+        let kubeconfig = Kubeconfig::read_from(&self.kubeconfig).unwrap();
+        let config = Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await;
+        let pods: Api<Pod> = Api::namespaced(Client::try_from(config.unwrap()).unwrap(), "default");
+        let port = json!({"containerPort": 8080});
+        let container = json!({"name": "main", "image": "local-cluster/server", "ports": [port],
+            "readinessProbe": {"httpGet": {"port": 8080}, "periodSeconds": 1}});
+        let pod = json!({"metadata": {"name": "server"},
+            "spec": {"automountServiceAccountToken": false, "containers": [container]}});
+        let account = Api::<ServiceAccount>::namespaced(pods.clone().into_client(), "default");
+        until(&account, "default", |account: Option<&ServiceAccount>| account.is_some()).await;
+        create(&pods, pod).await;
+        let pod = until(&pods, "server", is_ready).await.unwrap();
+        let address = pod.status.unwrap().pod_ip.unwrap();
+        let answer = reqwest::get(format!("http://{address}:8080/")).await.unwrap();
+        let answer: Value = answer.json().await.unwrap();
+        i32::try_from(answer["process"].as_i64().unwrap()).unwrap()
+    }
+
     async fn wait_until_gone(&self) {
         let all: Vec<_> = self.processes.iter().chain([&self.guard]).copied().collect();
         wait_until("all processes are gone", || !all.iter().any(|id| is_running(*id))).await;
         assert!(!self.state_dir.exists(), "the guard removes the state before it ends");
     }
+}
+
+fn is_ready(pod: Option<&Pod>) -> bool {
+    let conditions = pod.and_then(|pod| pod.status.as_ref()?.conditions.as_ref());
+    conditions.into_iter().flatten().any(|it| it.type_ == "Ready" && it.status == "True")
 }
 
 /// A cluster that is owned by another process.
@@ -56,6 +88,7 @@ async fn owner() -> (Child, Up) {
 async fn when_the_cluster_is_dropped() {
     let cluster = LocalCluster::start(bare()).await.unwrap();
     let up = Up {
+        kubeconfig: cluster.kubeconfig_path(),
         state_dir: cluster.state_dir().to_owned(),
         processes: cluster.process_ids().map(|(_, id)| id).collect(),
         guard: cluster.guard_id().try_into().unwrap(),
@@ -71,8 +104,10 @@ async fn when_the_cluster_is_dropped() {
 async fn when_the_owner_is_killed() {
     let (mut owner, up) = owner().await;
     up.assert_runs();
+    let server = up.run_server().await;
     owner.kill().await.unwrap();
     up.wait_until_gone().await;
+    assert!(!is_running(server), "and with it what runs in pods");
 }
 
 #[tokio::test]
