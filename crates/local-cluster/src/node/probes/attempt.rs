@@ -76,10 +76,14 @@ impl Attempt {
     }
 
     fn http(http: &HTTPGetAction, address: &str, port: u16) -> Self {
-        let scheme = http.scheme.as_deref().unwrap_or("HTTP").to_lowercase();
+        if http.scheme.as_deref() == Some("HTTPS") {
+            return Self::Impossible(
+                "HTTPS is not supported by probes of process nodes".to_owned(),
+            );
+        }
         let host = http.host.as_deref().filter(|host| !host.is_empty()).unwrap_or(address);
         let path = http.path.as_deref().unwrap_or("/");
-        let url = format!("{scheme}://{host}:{port}/{}", path.trim_start_matches('/'));
+        let url = format!("http://{host}:{port}/{}", path.trim_start_matches('/'));
         match (client(), headers(http)) {
             (Ok(client), Ok(headers)) => Self::Http { client, url, headers },
             (Err(message), _) | (_, Err(message)) => Self::Impossible(message),
@@ -126,7 +130,7 @@ fn port(port: &IntOrString, container: &Container) -> Result<u16, String> {
     })
 }
 
-/// One connection per attempt, any certificate, redirects on the same host only: as kubelet's.
+/// One connection per attempt, redirects on the same host only: as kubelet's.
 fn client() -> Result<reqwest::Client, String> {
     // An error says that a provider is installed already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -138,7 +142,6 @@ fn client() -> Result<reqwest::Client, String> {
     reqwest::Client::builder()
         .user_agent("kube-probe/1.34")
         .pool_max_idle_per_host(0)
-        .danger_accept_invalid_certs(true)
         .redirect(same_host)
         .no_proxy()
         .build()
@@ -213,5 +216,45 @@ impl Execution {
         let mut said = std::fs::read(&self.output).unwrap_or_default();
         said.truncate(LONGEST_OUTPUT);
         String::from_utf8_lossy(&said).into_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn container() -> Container {
+        let ports = json!([{"name": "web", "containerPort": 8080}]);
+        serde_json::from_value(json!({"name": "c", "ports": ports})).expect("a container")
+    }
+
+    #[test]
+    fn a_port_is_a_number_or_the_name_of_one() {
+        let named = |name: &str| port(&IntOrString::String(name.to_owned()), &container());
+        assert_eq!(port(&IntOrString::Int(81), &container()), Ok(81));
+        assert_eq!((named("web"), named("82")), (Ok(8080), Ok(82)));
+        let unknown = "couldn't find port: \"metrics\" on container \"c\"".to_owned();
+        assert_eq!(named("metrics"), Err(unknown));
+    }
+
+    async fn seen(address: SocketAddr) -> String {
+        let action = HTTPGetAction { path: Some("/x".to_owned()), ..HTTPGetAction::default() };
+        let attempt = Attempt::http(&action, &address.ip().to_string(), address.port());
+        attempt.run(Duration::from_millis(200)).await.expect_err("nobody answers")
+    }
+
+    #[tokio::test]
+    async fn what_a_server_does_not_answer_is_told_as_kubelet_tells_it() -> io::Result<()> {
+        let silent = std::net::TcpListener::bind("127.0.0.1:0")?;
+        let address = silent.local_addr()?;
+        let get = format!("Get \"http://{address}/x\": ");
+        let late = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)";
+        assert_eq!(seen(address).await, format!("{get}{late}"));
+        drop(silent);
+        let refused = format!("dial tcp {address}: connect: connection refused");
+        assert_eq!(seen(address).await, format!("{get}{refused}"));
+        Ok(())
     }
 }
