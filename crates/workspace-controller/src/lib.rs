@@ -21,6 +21,7 @@ pub mod aggregate;
 pub mod children;
 pub mod cli;
 pub mod config;
+pub mod grounds;
 pub mod images;
 pub mod isolation;
 pub mod kin;

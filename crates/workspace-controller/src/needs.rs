@@ -9,7 +9,7 @@ use kube::{Resource, ResourceExt};
 use otctl_kit::cluster::Target;
 use otctl_kit::store::{Key, Scoped};
 use otctl_types::condition::Reason;
-use otctl_types::workspace::VirtualMachine;
+use otctl_types::workspace::{ImageRetention, VirtualMachine};
 use otctl_types::{VMDiskImage, Workspace};
 
 use crate::images::{Disk, Lack};
@@ -24,6 +24,8 @@ pub struct Needs {
     pub images: BTreeMap<String, Arc<VMDiskImage>>,
     /// The disks of its machines.
     pub claims: Vec<Arc<PersistentVolumeClaim>>,
+    /// Those among them that somebody else takes along when it goes, by name.
+    pub doomed: BTreeSet<String>,
     /// What each virtual machine has of its image, by the name of its entry.
     pub disks: BTreeMap<String, Disk>,
     /// Objects of others that have the name of a child.
@@ -41,6 +43,8 @@ impl Needs {
         let has_kubevirt = views.machines.is_synced(namespace);
         let mut needs = Self::of(workspace, images, claims, has_kubevirt);
         needs.foreign = needs.strangers(views, workspace, namespace);
+        let images = needs.images.iter().filter(|(_, image)| is_doomed(views, workspace, image));
+        needs.doomed = images.map(|(name, _)| name.clone()).collect();
         needs
     }
 
@@ -107,8 +111,12 @@ impl Needs {
     }
 
     fn disk(&self, workspace: &Workspace, entry: &VirtualMachine) -> Disk {
-        let found = self.images.get(&entry.spec.vm_disk_image_name);
-        Disk::of(entry, found.map(|image| &**image), self.made_from(workspace, entry).as_deref())
+        let name = &entry.spec.vm_disk_image_name;
+        let found = self.images.get(name).map(|image| &**image);
+        match Disk::of(entry, found, self.made_from(workspace, entry).as_deref()) {
+            Disk::NotFound if parts::recipe(workspace, name).is_some() => Disk::ToMake,
+            disk => disk,
+        }
     }
 
     fn strangers(&self, views: &Views, workspace: &Workspace, namespace: &str) -> Vec<Target> {
@@ -157,6 +165,17 @@ fn claim_names(
 fn current(images: &BTreeMap<String, Arc<VMDiskImage>>, entry: &VirtualMachine) -> Option<String> {
     let status = images.get(&entry.spec.vm_disk_image_name)?.status.as_ref()?;
     status.current.as_ref().map(|current| current.revision.clone())
+}
+
+/// Whether somebody else has a share in an image and means to take it along. One that is not seen any more may.
+fn is_doomed(views: &Views, workspace: &Workspace, image: &VMDiskImage) -> bool {
+    let others = image.owner_references().iter().filter(|owner| {
+        owner.kind == Workspace::kind(&()) && Some(&owner.uid) != workspace.metadata.uid.as_ref()
+    });
+    others.into_iter().any(|owner| {
+        let holder = views.workspaces.get(&Key::new("", &owner.name));
+        holder.is_none_or(|it| it.spec.image_retention == ImageRetention::Delete)
+    })
 }
 
 fn images(

@@ -32,6 +32,12 @@ pub fn machines_to_start(workspace: &Workspace) -> Vec<&VirtualMachine> {
     machines.filter(|entry| !started.contains(entry.name.as_str())).collect()
 }
 
+/// The entry that says how an image of that name is made, if one does.
+pub fn recipe<'a>(workspace: &'a Workspace, image: &str) -> Option<&'a VirtualMachine> {
+    let mut machines = workspace.spec.virtual_machines.iter();
+    machines.find(|it| it.spec.vm_disk_image_name == image && it.spec.image.is_some())
+}
+
 /// The namespace of everything that is made: what was accepted counts.
 pub fn namespace(workspace: &Workspace, settings: &Settings) -> String {
     let accepted = workspace.status.as_ref().and_then(|status| status.namespace.clone());

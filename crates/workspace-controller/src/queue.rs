@@ -26,7 +26,6 @@ use crate::config::Site;
 use crate::needs::Needs;
 use crate::parts;
 use crate::views::Views;
-use crate::workspace::observe::Ground;
 
 /// How often a namespace that takes nothing new is looked at.
 pub const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(10);
@@ -167,14 +166,15 @@ impl Line for Workspaces {
     }
 
     /// Whether there is a namespace to work in, for those who could be admitted now: a slot in one that is being deleted
-    /// would be given and given back for ever.
+    /// would be given and given back for ever. One that took nothing is asked for again.
     async fn complete(&self, observed: &mut Observed, reader: &Reader) -> Result<(), ApiError> {
         let could_start = observed.members.iter().filter(|member| waits(observed, member));
-        let asked: BTreeSet<String> = could_start
-            .filter_map(|member| observed.facts.namespaces.get(&member.uid).cloned())
-            .collect();
+        let of_members =
+            could_start.filter_map(|member| observed.facts.namespaces.get(&member.uid).cloned());
+        let grounds = &self.views.grounds;
+        let asked: BTreeSet<String> = of_members.chain(grounds.all_bad()).collect();
         for namespace in asked {
-            let ground = Ground::of(reader, &namespace).await?;
+            let ground = grounds.ask(reader, &namespace).await?;
             let why = ground.lack(&namespace).map(|lack| lack.reason.as_str());
             observed.facts.grounds.extend(why.map(|why| (namespace, why)));
         }

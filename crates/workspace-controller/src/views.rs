@@ -9,6 +9,7 @@ use otctl_kit::store::{Key, Scoped, Store};
 use otctl_types::names::WORKSPACE_QUEUE;
 use otctl_types::{AdmissionQueue, VMDiskImage, Workspace};
 
+use crate::grounds::Grounds;
 use crate::machines::VirtualMachine;
 
 /// Every store of this controller. Clones share the stores.
@@ -34,6 +35,8 @@ pub struct Views {
     pub claims: Scoped<PersistentVolumeClaim>,
     /// KubeVirt's machines, where it is installed.
     pub machines: Scoped<VirtualMachine>,
+    /// What was found out about namespaces.
+    pub grounds: Grounds,
 }
 
 /// The key of the ledger of workspaces.
@@ -61,6 +64,7 @@ impl Views {
             pods: scoped(namespaces),
             claims: scoped(namespaces),
             machines: scoped(namespaces),
+            grounds: Grounds::default(),
         }
     }
 

@@ -24,6 +24,8 @@ pub fn wire_queue(wake: &Wake, views: &Views) {
     views.images.subscribe(move |_| of_image(&queue_key()));
     let of_kind = wake.clone();
     views.machines.when_synced(move || of_kind(&queue_key()));
+    let of_ground = wake.clone();
+    views.grounds.subscribe(move |_| of_ground(&queue_key()));
     of_strangers(wake, views, &views.networks);
     of_strangers(wake, views, &views.services);
     of_strangers(wake, views, &views.deployments);
@@ -69,6 +71,8 @@ pub fn wire_workspaces(wake: &Wake, views: &Views) {
     wake_changed_holders(wake, views);
     let (of_kind, workspaces) = (wake.clone(), views.workspaces.clone());
     views.machines.when_synced(move || wake_all(&of_kind, &workspaces));
+    let (of_ground, workspaces) = (wake.clone(), views.workspaces.clone());
+    views.grounds.subscribe(move |namespace| wake_all_in(namespace, &of_ground, &workspaces));
 }
 
 fn wake_concerned<K: Resource<DynamicType = ()> + Send + Sync + 'static>(
@@ -112,15 +116,17 @@ fn wake_neighbours(wake: &Wake, views: &Views) {
     views.networks.subscribe(move |policy| {
         kin::concerned(&policy.metadata, &workspaces).iter().for_each(|owner| wake(owner));
         if kin::owner_key(&policy.metadata).is_none() {
-            let namespace = policy.namespace();
-            let all = workspaces.all().into_iter();
-            let near = all.filter(|workspace| {
-                let status = workspace.status.as_ref();
-                status.is_some_and(|status| status.namespace == namespace)
-            });
-            near.for_each(|workspace| wake(&Key::of(&*workspace)));
+            wake_all_in(&policy.namespace().unwrap_or_default(), &wake, &workspaces);
         }
     });
+}
+
+fn wake_all_in(namespace: &str, wake: &Wake, workspaces: &Store<Workspace>) {
+    let is_there = |workspace: &&Arc<Workspace>| {
+        let status = workspace.status.as_ref();
+        status.and_then(|status| status.namespace.as_deref()) == Some(namespace)
+    };
+    workspaces.all().iter().filter(is_there).for_each(|it| wake(&Key::of(&**it)));
 }
 
 fn wake_all(wake: &Wake, workspaces: &Store<Workspace>) {

@@ -219,13 +219,18 @@ pub fn first_tickets_in_order(history: &[Version]) -> Vec<String> {
     let mut given: BTreeMap<&str, Ticket> = BTreeMap::new();
     let mut gone: BTreeMap<&str, u64> = BTreeMap::new();
     let mut suspended: BTreeSet<&str> = BTreeSet::new();
-    Replay::walk(history, |_, version, _| {
+    Replay::walk(history, |_, version, before| {
         let object = &version.object;
         if matches!(version.id.kind.as_str(), "VMDiskImage" | "Workspace") {
             created
                 .entry(uid(object))
                 .or_insert_with(|| (version.revision, version.id.key.to_string()));
-            gone.extend((version.verb == Verb::Removed).then(|| (uid(object), version.revision)));
+            // A workspace gives its ticket back when it is ready; then its number may be given again as well.
+            let had = before.is_some_and(|it| !it["status"]["ticket"].is_null());
+            let is_back = had && object["status"]["ticket"].is_null();
+            if version.verb == Verb::Removed || is_back {
+                gone.entry(uid(object)).or_insert(version.revision);
+            }
             let is_held =
                 ["suspend", "suspended"].iter().any(|it| object["spec"][it] == json!(true));
             suspended.extend(is_held.then(|| uid(object)));

@@ -51,7 +51,7 @@ pub fn never_above_limit(history: &[Version]) -> Vec<String> {
 pub fn admissions_within_limit(history: &[Version]) -> Vec<String> {
     let mut found = Vec::new();
     Replay::walk(history, |world, version, before| {
-        let Some(ledger) = ledger_write(version) else { return };
+        let Some(ledger) = ledger_write(version).filter(|_| version.by != "user") else { return };
         let is_open = |entry: &Value| {
             let holder = world.last_of(text(&entry["uid"]));
             holder.is_some_and(|it| it["status"]["openTurn"]["number"] == entry["attempt"])

@@ -13,6 +13,8 @@ use crate::json::{is_deleting, items, list, text, uid};
 pub(super) enum Deed {
     /// None of its owners is left.
     Collect(Propagation),
+    /// Some of them are; the others are not named any more.
+    Trim,
     /// None of its dependents is left that it had to wait for.
     Release,
 }
@@ -37,7 +39,11 @@ pub(super) fn due(state: &State, id: &Id) -> Option<Deed> {
     let is_wanted = lives.iter().any(|owner| !is_in_foreground_deletion(owner));
     let propagation =
         if lives.is_empty() { Propagation::Background } else { Propagation::Foreground };
-    (!is_wanted).then_some(Deed::Collect(propagation))
+    let is_trimmed = lives.len() == owners.len();
+    match is_wanted {
+        false => Some(Deed::Collect(propagation)),
+        true => (!is_trimmed).then_some(Deed::Trim),
+    }
 }
 
 pub(super) fn perform(state: &mut State, id: &Id, deed: Deed) -> String {
@@ -45,6 +51,15 @@ pub(super) fn perform(state: &mut State, id: &Id, deed: Deed) -> String {
         Deed::Collect(propagation) => {
             state.delete(id, propagation);
             format!("{id} is collected with its owner")
+        }
+        Deed::Trim => {
+            let held = state.get(id).expect("a deed is about what is held");
+            let owners = items(&held["metadata"]["ownerReferences"]).iter();
+            let left = owners.filter(|owner| owner_of(state, id, owner).is_some()).cloned();
+            let (left, mut object) = (left.collect::<Vec<_>>(), held.clone());
+            object["metadata"]["ownerReferences"] = json!(left);
+            state.update(id, object, Verb::Update);
+            format!("{id} loses the owners that are gone")
         }
         Deed::Release => {
             let mut object = state.get(id).expect("a deed is about what is held").clone();

@@ -17,13 +17,16 @@ pub const LABELS: [(&str, &str); 2] =
 
 /// The image of an entry, if it says what to make it from.
 pub fn image(facts: &Facts<'_>, entry: &VirtualMachine) -> Option<VMDiskImage> {
-    let owners: Vec<_> = owner_reference(facts.workspace).into_iter().collect();
+    let owners = match facts.workspace.spec.image_retention {
+        ImageRetention::Retain => None,
+        ImageRetention::Delete => Some(vec![owner_reference(facts.workspace)]),
+    };
     let text = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
     Some(VMDiskImage {
         metadata: ObjectMeta {
             name: Some(entry.spec.vm_disk_image_name.clone()),
             namespace: Some(facts.namespace.to_owned()),
-            owner_references: Some(owners).filter(|owners| !owners.is_empty()),
+            owner_references: owners,
             labels: Some(LABELS.map(text).into()),
             annotations: Some([text((MADE_BY_ANNOTATION, MADE_BY_WORKSPACE))].into()),
             ..ObjectMeta::default()
@@ -33,13 +36,10 @@ pub fn image(facts: &Facts<'_>, entry: &VirtualMachine) -> Option<VMDiskImage> {
     })
 }
 
-/// The reference by which a Workspace keeps the images alive that were made by a Workspace and that it uses; none where it
-/// does not want them deleted. It is no controller's: garbage collection takes the image with the last of them.
-pub fn owner_reference(workspace: &Workspace) -> Option<OwnerReference> {
-    match workspace.spec.image_retention {
-        ImageRetention::Retain => None,
-        ImageRetention::Delete => Some(owner(workspace)),
-    }
+/// The reference by which a Workspace keeps the images alive that were made by a Workspace and that it uses. It is no
+/// controller's: garbage collection takes the image with the last of them.
+pub fn owner_reference(workspace: &Workspace) -> OwnerReference {
+    owner(workspace)
 }
 
 /// Whether an image was made by a Workspace. Others are never owned, and so never deleted.

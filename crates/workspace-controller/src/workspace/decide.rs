@@ -160,11 +160,10 @@ impl Pass<'_> {
     }
 
     fn next(&self, verdict: &Verdict) -> Next {
-        let soon = Next::At(self.now.checked_add(LOOK_AGAIN).unwrap_or(Timestamp::MAX));
         let of_turn = match verdict {
             Verdict::Opening(_) => self.now.checked_add(self.patience()).ok(),
             Verdict::Building => verdict::deadline(self.workspace, self.observed),
-            Verdict::Leaving => return self.next_of_departure(soon),
+            Verdict::Leaving => return self.next_of_departure(),
             Verdict::Gone
             | Verdict::Invalid(_)
             | Verdict::Suspended
@@ -174,15 +173,13 @@ impl Pass<'_> {
             | Verdict::Settling { .. }
             | Verdict::Tending => None,
         };
-        let next = of_turn.map_or(Next::Wait, Next::At);
-        // Namespaces are not watched: one that came back is seen by looking.
-        if verdict::ground(self.observed).is_some() { next.or(soon) } else { next }
+        of_turn.map_or(Next::Wait, Next::At)
     }
 
     /// The first pod to be late; soon, when the last one is gone from the view and not for the API server.
-    fn next_of_departure(&self, soon: Next) -> Next {
+    fn next_of_departure(&self) -> Next {
         if works::awaits_last_pod(self.observed) && !self.observed.are_pods_gone {
-            return soon;
+            return Next::At(self.now.checked_add(LOOK_AGAIN).unwrap_or(Timestamp::MAX));
         }
         let late = self.observed.pods.iter().filter_map(|pod| overdue_at(pod));
         late.filter(|at| *at > self.now).fold(Next::Wait, |next, at| next.or(Next::At(at)))

@@ -21,10 +21,11 @@ use otctl_types::{VMDiskImage, VMDiskImageSpec, Workspace, WorkspaceSpec};
 use policy::Policy;
 use serde_json::{Value, json};
 
-use super::observe::{Ground, Hall, Observed};
+use super::observe::{Hall, Observed};
 use crate::children::machine::Power;
 use crate::children::{self, Facts as Made, fixture::current};
 use crate::config::{self, Site};
+use crate::grounds::Ground;
 use crate::machines::VirtualMachine;
 use crate::needs::Needs;
 
@@ -48,7 +49,7 @@ pub(crate) fn bare() -> Facts {
         workspace,
         policy: Policy::default(),
         hall: Hall::default(),
-        ground: Ground::Unasked,
+        ground: Ground::Firm,
         entry: None,
         images,
         foreign: Vec::new(),

@@ -4,16 +4,14 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{Namespace, Pod, Service};
+use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::{Resource, ResourceExt};
 use otctl_kit::cluster::{ApiError, Target};
 use otctl_kit::ledger;
-use otctl_kit::reader::Reader;
 use otctl_kit::reconciler::{Observation, Subject};
 use otctl_kit::store::Key;
 use otctl_queue::effective_policy;
-use otctl_types::condition::Reason;
 use otctl_types::names::{WORKSPACE_FINALIZER, WORKSPACE_LABEL};
 use otctl_types::queue::{ActiveEntry, AdmissionQueueStatus};
 use otctl_types::{VMDiskImage, Workspace};
@@ -21,7 +19,8 @@ use policy::{Policy, Ticket};
 
 use super::{Reconciler, works};
 use crate::config::Site;
-use crate::images::{self, Lack};
+use crate::grounds::Ground;
+use crate::images;
 use crate::kin;
 use crate::machines::VirtualMachine;
 use crate::needs::Needs;
@@ -42,7 +41,7 @@ pub struct Observed {
     pub entry: Option<ActiveEntry>,
     /// What the ledger tells of the others.
     pub hall: Hall,
-    /// Whether the namespace takes something new; asked only when something is to be made.
+    /// Whether the namespace takes something new: as last known, and asked for when something is to be made.
     pub ground: Ground,
     /// What it needs before it can be stood up: names, images, KubeVirt.
     pub needs: Needs,
@@ -71,54 +70,6 @@ pub struct Hall {
     pub is_full: bool,
 }
 
-/// Whether a namespace takes something new.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ground {
-    /// It was not asked: nothing is to be made.
-    Unasked,
-    /// It does.
-    Firm,
-    /// It is being deleted.
-    Terminating,
-    /// There is none of that name.
-    Absent,
-}
-
-impl Ground {
-    /// Asks for the namespace.
-    ///
-    /// # Errors
-    /// When the read fails.
-    pub async fn of(reader: &Reader, namespace: &str) -> Result<Self, ApiError> {
-        let found = reader.get::<Namespace>(None, namespace).await?;
-        Ok(match found {
-            None => Self::Absent,
-            Some(found) if found.metadata.deletion_timestamp.is_some() => Self::Terminating,
-            Some(_) => Self::Firm,
-        })
-    }
-
-    /// Why nothing new can be made.
-    pub fn lack(self, namespace: &str) -> Option<Lack> {
-        let (reason, message) = match self {
-            Self::Unasked | Self::Firm => return None,
-            Self::Terminating => (
-                Reason::NamespaceTerminating,
-                format!(
-                    "namespace '{namespace}' is being deleted; this goes on when one of that name is there again"
-                ),
-            ),
-            Self::Absent => (
-                Reason::NamespaceNotFound,
-                format!(
-                    "there is no namespace '{namespace}': create it, and this goes on by itself"
-                ),
-            ),
-        };
-        Some(Lack { reason, message })
-    }
-}
-
 impl Observation for Observed {
     fn subject(&self) -> Option<Subject> {
         let workspace = self.workspace.as_ref()?;
@@ -137,7 +88,8 @@ impl Reconciler {
         let workspace = self.views.workspaces.get(key);
         let mut observed = self.seen(workspace.as_ref());
         if works::makes_anything(&observed) {
-            observed.ground = Ground::of(&self.reader, &observed.namespace).await?;
+            let grounds = &self.views.grounds;
+            observed.ground = grounds.ask(&self.reader, &observed.namespace).await?;
         }
         if works::awaits_last_pod(&observed) {
             observed.are_pods_gone = self.are_pods_gone(&observed).await?;
@@ -160,7 +112,7 @@ impl Reconciler {
             policy: effective_policy(status),
             entry: ledger::entry(status, &uid).cloned(),
             hall: self.hall(status, subject),
-            ground: Ground::Unasked,
+            ground: views.grounds.known(&namespace),
             needs: Needs::seen(views, subject, &namespace),
             former_images: self.former_images(subject, &namespace, &uid),
             networks: by_name(views.networks.all_in(&namespace)),

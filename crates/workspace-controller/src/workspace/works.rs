@@ -26,10 +26,11 @@ pub use self::departure::awaits_last_pod;
 use self::departure::departure;
 
 use self::write::{bring_about, delete, finalize, stays};
-use super::observe::{Ground, Observed};
+use super::observe::Observed;
 use super::verdict::{self, Verdict};
 use crate::children::machine::Power;
 use crate::children::{self, Facts};
+use crate::grounds::Ground;
 use crate::images::Disk;
 use crate::kin;
 use crate::parts;
@@ -93,7 +94,7 @@ impl<'a> Works<'a> {
         writes.extend(workloads);
         writes.extend(self.removals());
         // A namespace that goes, or is gone, takes nothing new.
-        let is_firm = matches!(self.observed.ground, Ground::Unasked | Ground::Firm);
+        let is_firm = self.observed.ground == Ground::Firm;
         writes.retain(|write| is_firm || !is_new(write));
         writes
     }

@@ -205,3 +205,9 @@ pub(crate) fn edit(world: &World, name: &str, change: impl FnOnce(&mut Workspace
 pub(crate) fn delete(world: &World, name: &str) {
     world.delete("Workspace", &builders::key(name), Propagation::Background);
 }
+
+/// Nothing in the whole history is against the rules.
+pub(crate) fn expect_sound(sim: &Sim) {
+    let found = testbed::check::whole_history_of_workspaces(&sim.world);
+    assert!(found.is_empty(), "{}\n{}", found.join("\n"), sim.story);
+}

@@ -5,4 +5,6 @@
 
 mod builders;
 mod controller;
+mod images;
 mod life;
+mod queue;

@@ -43,9 +43,12 @@ fn reduce(condition: &mut Condition) {
     if is_moving(condition) {
         condition.message.clear();
     }
-    // Who waits, waits, whether or not a slot is free for a moment.
+    // Who waits, waits, whether or not a slot is free for a moment; and what is being made is on its way.
     if condition.reason == Reason::SlotsBusy.as_str() {
         condition.reason = Reason::Queued.to_string();
+    }
+    if condition.reason == Reason::Creating.as_str() {
+        condition.reason = Reason::Progressing.to_string();
     }
 }
 

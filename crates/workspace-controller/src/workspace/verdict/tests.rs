@@ -8,8 +8,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use otctl_types::diskimage::Phase;
 
 use super::{Verdict, Wait, judge};
+use crate::grounds::Ground;
 use crate::workspace::fixture::{Facts, bare, now, spec_of_image, with_machine, workspace};
-use crate::workspace::observe::Ground;
 
 /// The verdict and what it says.
 fn check(facts: Facts, expected: &str) {
@@ -168,7 +168,6 @@ fn a_namespace_that_goes_keeps_it_from_its_turn() {
         check(workspace().open(1).ground(ground), &format!("yield: {reason}"));
         check(workspace().started(&["api"]).ground(ground), "Tending");
     }
-    check(workspace().slot(1).ground(Ground::Firm), "open 1");
 }
 
 #[test]

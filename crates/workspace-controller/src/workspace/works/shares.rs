@@ -13,9 +13,10 @@ use otctl_types::names::MADE_BY_ANNOTATION;
 use otctl_types::workspace::{ImageRetention, VirtualMachine as MachineEntry};
 
 use super::Works;
-use super::write::{delete, establish, stays};
+use super::write::{delete_as_seen, establish, stays};
 use crate::children;
 use crate::images::Disk;
+use crate::parts;
 
 impl Works<'_> {
     /// Images are made in a turn, or for entries that had one. A share is kept from the first pass on: whoever waits for an
@@ -31,26 +32,27 @@ impl Works<'_> {
 
     /// The image is made, or this workspace's share in it put as `imageRetention` says.
     fn image(&self, entry: &MachineEntry) -> Option<Write> {
-        let needs = &self.observed.needs;
+        let (needs, name) = (&self.observed.needs, &entry.spec.vm_disk_image_name);
         let disk = needs.disks.get(&entry.name)?;
-        match needs.images.get(&entry.spec.vm_disk_image_name) {
-            None if *disk == Disk::ToMake => self.make(entry),
-            None => None,
-            Some(image) if image.metadata.deletion_timestamp.is_some() => None,
-            Some(image) if !children::image::is_made_by_workspace(image) => None,
-            Some(image) => match (self.workspace.spec.image_retention, self.has_share(image)) {
-                (ImageRetention::Delete, false) if matches!(disk, Disk::Differs(_)) => None,
-                (ImageRetention::Delete, false) => Some(self.share(image)),
-                (ImageRetention::Retain, true) => {
-                    Some(self.unshare(image, "its images are retained"))
-                }
-                (ImageRetention::Delete, true) | (ImageRetention::Retain, false) => None,
-            },
+        let Some(image) = needs.images.get(name) else {
+            return (*disk == Disk::ToMake).then(|| self.make(name)).flatten();
+        };
+        if !stays(&**image) || !children::image::is_made_by_workspace(image) {
+            return None;
+        }
+        let is_wanted = self.workspace.spec.image_retention == ImageRetention::Delete
+            || needs.doomed.contains(name);
+        match (is_wanted, self.has_share(image)) {
+            // It uses no image that is another than it asks for.
+            (true, false) => (!matches!(disk, Disk::Differs(_))).then(|| self.share(image)),
+            (false, true) => Some(self.unshare(image, "its images are retained")),
+            (true, true) | (false, false) => None,
         }
     }
 
     /// Not while the workspace is suspended: a download is work.
-    fn make(&self, entry: &MachineEntry) -> Option<Write> {
+    fn make(&self, name: &str) -> Option<Write> {
+        let entry = parts::recipe(self.workspace, name)?;
         if self.is_stopped || !self.active.contains(entry.name.as_str()) {
             return None;
         }
@@ -63,10 +65,11 @@ impl Works<'_> {
         image.owner_references().iter().any(|owner| owner.uid == uid)
     }
 
-    /// The image goes with the last of its owners.
+    /// The image goes with the last of its owners. Who retains its images owns one as long as somebody else would take it
+    /// along, and no longer.
     fn share(&self, image: &VMDiskImage) -> Write {
         let mut owners = image.owner_references().to_vec();
-        owners.extend(children::image::owner_reference(self.workspace));
+        owners.push(children::image::owner_reference(self.workspace));
         own(image, owners, "it goes with the last workspace that uses it")
     }
 
@@ -80,7 +83,7 @@ impl Works<'_> {
             && self.workspace.spec.image_retention == ImageRetention::Delete
             && children::image::is_made_by_workspace(image);
         if is_last {
-            return delete(&**image, "its last workspace does not use it any more");
+            return delete_as_seen(&**image, "its last workspace does not use it any more");
         }
         own(image, owners, because)
     }

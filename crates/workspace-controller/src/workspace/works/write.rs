@@ -56,6 +56,18 @@ pub(super) fn delete<K: Resource<DynamicType = ()>>(object: &K, because: &'stati
     Write { action, because }
 }
 
+/// Deletes an object at the version that was read.
+pub(super) fn delete_as_seen<K>(object: &K, because: &'static str) -> Write
+where
+    K: Resource<DynamicType = ()>,
+{
+    let mut write = delete(object, because);
+    if let Action::Delete { resource_version, .. } = &mut write.action {
+        resource_version.clone_from(&object.meta().resource_version);
+    }
+    write
+}
+
 /// The workspace with our finalizer, or without it; others' are theirs.
 pub(super) fn finalize(workspace: &Workspace, is_wanted: bool, because: &'static str) -> Write {
     let others = workspace.finalizers().iter().filter(|it| *it != WORKSPACE_FINALIZER);

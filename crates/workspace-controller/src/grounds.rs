@@ -1,0 +1,102 @@
+//! Namespaces that take nothing new, as far as anybody has found out. Namespaces are not watched: a right in a namespace
+//! allows no watch of it, only to ask for it. Who is about to make something asks; what it learns is kept here for
+//! everybody, and one loop asks again until the namespace takes something.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use k8s_openapi::api::core::v1::Namespace;
+use otctl_kit::cluster::ApiError;
+use otctl_kit::reader::Reader;
+use otctl_types::condition::Reason;
+
+use crate::images::Lack;
+
+/// Whether a namespace takes something new.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ground {
+    /// Nothing speaks against it.
+    #[default]
+    Firm,
+    /// It is being deleted.
+    Terminating,
+    /// There is none of that name.
+    Absent,
+}
+
+impl Ground {
+    /// Why nothing new can be made.
+    pub fn lack(self, namespace: &str) -> Option<Lack> {
+        let (reason, message) = match self {
+            Self::Firm => return None,
+            Self::Terminating => (
+                Reason::NamespaceTerminating,
+                format!(
+                    "namespace '{namespace}' is being deleted; this goes on when one of that name is there again"
+                ),
+            ),
+            Self::Absent => (
+                Reason::NamespaceNotFound,
+                format!(
+                    "there is no namespace '{namespace}': create it, and this goes on by itself"
+                ),
+            ),
+        };
+        Some(Lack { reason, message })
+    }
+}
+
+type Subscriber = Box<dyn Fn(&str) + Send + Sync>;
+
+/// What is known of namespaces. Clones share it.
+#[derive(Clone, Default)]
+pub struct Grounds {
+    bad: Arc<Mutex<BTreeMap<String, Ground>>>,
+    subscribers: Arc<RwLock<Vec<Subscriber>>>,
+}
+
+impl Grounds {
+    /// What was found last; firm where nobody has asked.
+    pub fn known(&self, namespace: &str) -> Ground {
+        self.bad().get(namespace).copied().unwrap_or_default()
+    }
+
+    /// Namespaces that took nothing new when they were asked for last.
+    pub fn all_bad(&self) -> Vec<String> {
+        self.bad().keys().cloned().collect()
+    }
+
+    /// Asks for a namespace.
+    ///
+    /// # Errors
+    /// When the read fails.
+    pub async fn ask(&self, reader: &Reader, namespace: &str) -> Result<Ground, ApiError> {
+        let ground = match reader.get::<Namespace>(None, namespace).await? {
+            None => Ground::Absent,
+            Some(found) if found.metadata.deletion_timestamp.is_some() => Ground::Terminating,
+            Some(_) => Ground::Firm,
+        };
+        self.note(namespace, ground);
+        Ok(ground)
+    }
+
+    /// Calls `wake` with the name of a namespace of which something else was found than before.
+    pub fn subscribe(&self, wake: impl Fn(&str) + Send + Sync + 'static) {
+        self.subscribers.write().unwrap_or_else(PoisonError::into_inner).push(Box::new(wake));
+    }
+
+    fn note(&self, namespace: &str, ground: Ground) {
+        let before = match ground {
+            Ground::Firm => self.bad().remove(namespace),
+            Ground::Terminating | Ground::Absent => self.bad().insert(namespace.to_owned(), ground),
+        };
+        if before.unwrap_or_default() != ground {
+            let subscribers = self.subscribers.read().unwrap_or_else(PoisonError::into_inner);
+            subscribers.iter().for_each(|wake| wake(namespace));
+        }
+    }
+
+    fn bad(&self) -> MutexGuard<'_, BTreeMap<String, Ground>> {
+        self.bad.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

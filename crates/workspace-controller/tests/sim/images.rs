@@ -1,0 +1,396 @@
+//! Disk images: waited for, made, shared, and left behind.
+
+use otctl_types::condition;
+use otctl_types::workspace::ImageRetention;
+use serde_json::json;
+use testbed::sim::Order;
+use testbed::{Sim, builders as bed};
+
+use crate::builders::{
+    fail, image, instance, machine, set_image, spec_of_image, sync, synced_image, workspace,
+};
+use crate::controller::{
+    at, delete, edit, expect_sound, is_ready, names, reason, slots, status, told, world,
+};
+
+/// A workspace whose image is so: what is told.
+fn waiting_for(sim: &mut Sim, name: &str) -> (String, String) {
+    workspace(name).machine("db", name).create(&sim.world);
+    sim.settle();
+    let status = status(&sim.world, name);
+    (reason(&sim.world, name, condition::IMAGES_READY), status.message.unwrap())
+}
+
+#[test]
+fn waiting_is_never_silent() {
+    let mut sim = world(Order::Fixed);
+    for name in ["queued", "retrying", "failed", "unseen", "going"] {
+        image(&sim.world, name);
+    }
+    set_image(&sim.world, "queued", |status| {
+        *status = json!({"phase": "Queued", "message": "waits for a slot, 2 are before it"});
+    });
+    set_image(&sim.world, "retrying", |status| {
+        *status = json!({"phase": "Queued", "message": "retry at 12:05: the server said 503"});
+    });
+    fail(&sim.world, "failed");
+    set_image(&sim.world, "unseen", |status| *status = json!(null));
+    sim.world.edit("VMDiskImage", &at("going"), |it| {
+        it["metadata"]["finalizers"] = json!(["somebody/else"]);
+    });
+    sim.world.delete("VMDiskImage", &at("going"), otctl_kit::plan::Propagation::Background);
+    let told = |sim: &mut Sim, name: &str, reason: &str, words: &str| {
+        let (found, message) = waiting_for(sim, name);
+        assert_eq!(found, reason, "{name}");
+        assert!(message.contains(&format!("'{name}'")) && message.contains(words), "{message}");
+    };
+    told(&mut sim, "missing", "ImageNotFound", "create it, or say in `image`");
+    told(&mut sim, "queued", "AwaitingImages", "Queued: waits for a slot, 2 are before it");
+    told(&mut sim, "retrying", "AwaitingImages", "retry at 12:05: the server said 503");
+    told(&mut sim, "failed", "ImageFailed", "the checksum is another");
+    told(&mut sim, "unseen", "AwaitingImages", "has not looked at it yet");
+    told(&mut sim, "going", "ImageTerminating", "until it is gone");
+    assert_eq!(slots(&sim.world), [""; 0]);
+    expect_sound(&sim);
+}
+
+#[test]
+fn a_failed_image_fails_the_workspace_which_recovers_with_it() {
+    let mut sim = world(Order::Fixed);
+    image(&sim.world, "debian");
+    fail(&sim.world, "debian");
+    workspace("lab").machine("db", "debian").create(&sim.world);
+    sim.settle();
+    assert_eq!(
+        told(&sim.world, "lab"),
+        "Failed (ImageFailed, 0/1): VMDiskImage 'debian' has failed: the checksum is another"
+    );
+    assert_eq!(reason(&sim.world, "lab", condition::STALLED), "ImageFailed");
+    assert_eq!(reason(&sim.world, "lab", condition::RECONCILING), "");
+    sync(&sim.world, "debian", "r1");
+    sim.settle();
+    assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
+    assert_eq!(reason(&sim.world, "lab", condition::STALLED), "");
+    expect_sound(&sim);
+}
+
+#[test]
+fn an_image_that_a_workspace_brings_is_made_in_one_turn_and_used_in_another() {
+    let mut sim = world(Order::Fixed);
+    workspace("lab").made_image("data", "debian").container("api").create(&sim.world);
+    sim.settle();
+    let made = sim.world.get("VMDiskImage", &at("debian")).unwrap();
+    assert_eq!(made["metadata"]["annotations"]["pelotech.ot/made-by"], json!("workspace"));
+    assert_eq!(made["metadata"]["ownerReferences"], json!(null), "it is retained");
+    let waiting = status(&sim.world, "lab");
+    assert_eq!(reason(&sim.world, "lab", condition::ADMITTED), "AwaitingImages");
+    assert_eq!((waiting.last_turn, waiting.open_turn), (Some(1), None), "its slot is given back");
+    assert_eq!(waiting.ticket.as_deref(), Some("1"), "its place is not");
+    assert_eq!(slots(&sim.world), [""; 0]);
+    assert_eq!(names(&sim.world, "Deployment"), [""; 0]);
+    sync(&sim.world, "debian", "r1");
+    sim.settle();
+    assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
+    assert_eq!(status(&sim.world, "lab").last_turn, Some(2));
+    expect_sound(&sim);
+}
+
+#[test]
+fn an_image_of_the_name_with_another_source_is_not_used_and_the_field_is_named() {
+    let mut sim = world(Order::Fixed);
+    synced_image(&sim.world, "debian");
+    workspace("lab")
+        .made_image("data", "debian")
+        .with(|spec| {
+            let image = spec.virtual_machines[0].spec.image.as_mut().unwrap();
+            image.disk_size = Some("2Gi".to_owned());
+        })
+        .create(&sim.world);
+    sim.settle();
+    assert_eq!(
+        told(&sim.world, "lab"),
+        "Failed (ImageDiffers, 0/1): VMDiskImage 'debian' is there with another `diskSize` than `image` of entry 'data': use another name, or remove `image` to use it as it is"
+    );
+    assert_eq!(slots(&sim.world), [""; 0]);
+    edit(&sim.world, "lab", |spec| spec.virtual_machines[0].spec.image = None);
+    sim.settle();
+    assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
+    expect_sound(&sim);
+}
+
+#[test]
+fn an_image_of_the_same_source_is_used_whoever_made_it() {
+    let mut sim = world(Order::Fixed);
+    synced_image(&sim.world, "debian");
+    let before = sim.world.get("VMDiskImage", &at("debian")).unwrap();
+    workspace("lab").made_image("data", "debian").takes_images_along().create(&sim.world);
+    sim.settle();
+    assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
+    delete(&sim.world, "lab");
+    sim.settle();
+    let after = sim.world.get("VMDiskImage", &at("debian")).unwrap();
+    assert_eq!(before, after, "an image of somebody else is never owned");
+    expect_sound(&sim);
+}
+
+#[test]
+fn a_revision_is_recorded_and_later_ones_touch_nothing() {
+    let mut sim = world(Order::Fixed);
+    synced_image(&sim.world, "debian");
+    workspace("lab").machine("db", "debian").image("data", "debian").create(&sim.world);
+    sim.settle();
+    let children = crate::controller::versions(&sim.world);
+    sync(&sim.world, "debian", "r2");
+    sim.settle();
+    let of = |kind: &str| {
+        let mut versions = crate::controller::versions(&sim.world);
+        versions.retain(|(name, _)| name.starts_with(kind));
+        versions
+    };
+    for kind in ["VirtualMachine", "PersistentVolumeClaim", "Service"] {
+        let mut before = children.clone();
+        before.retain(|(name, _)| name.starts_with(kind));
+        assert_eq!(of(kind), before, "{kind}");
+    }
+    let machines = status(&sim.world, "lab").resource_status.unwrap().virtual_machines;
+    let revisions: Vec<_> = machines.iter().map(|it| it.revision.clone().unwrap()).collect();
+    assert_eq!(revisions, ["r1", "r1"]);
+    assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
+}
+
+#[test]
+fn a_pinned_revision_is_waited_for_and_kept() {
+    let mut sim = world(Order::Fixed);
+    synced_image(&sim.world, "debian");
+    let pin = |revision: &str| {
+        let revision = revision.to_owned();
+        move |spec: &mut otctl_types::WorkspaceSpec| {
+            spec.virtual_machines[0].spec.revision = Some(revision);
+        }
+    };
+    workspace("lab").machine("db", "debian").with(pin("r2")).create(&sim.world);
+    sim.settle();
+    assert_eq!(
+        told(&sim.world, "lab"),
+        "Provisioning (RevisionNotFound, 0/1): VMDiskImage 'debian' is at revision r1, and entry 'db' pins r2: remove `revision`, or name that one"
+    );
+    sync(&sim.world, "debian", "r2");
+    sim.settle();
+    assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
+    sync(&sim.world, "debian", "r3");
+    sim.settle();
+    assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
+    edit(&sim.world, "lab", pin("r3"));
+    sim.settle();
+    assert_eq!(
+        told(&sim.world, "lab"),
+        "Provisioning (RevisionNotFound, 0/1): the disk of entry 'db' was made from revision r2 of VMDiskImage 'debian', and holds what its guest wrote: it is not replaced. Pin that revision, or remove the entry and add it again"
+    );
+    assert_eq!(names(&sim.world, "PersistentVolumeClaim"), ["lab--db-r2"]);
+    expect_sound(&sim);
+}
+
+#[test]
+fn a_running_machine_does_not_care_what_becomes_of_its_image() {
+    let mut sim = world(Order::Fixed);
+    synced_image(&sim.world, "debian");
+    workspace("lab").machine("db", "debian").create(&sim.world);
+    sim.settle();
+    set_image(&sim.world, "debian", |status| {
+        *status = json!({"phase": "Failed", "message": "lost twice"});
+    });
+    sim.settle();
+    assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
+    sim.world.delete("VMDiskImage", &at("debian"), otctl_kit::plan::Propagation::Background);
+    sim.settle();
+    assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
+    let machines = status(&sim.world, "lab").resource_status.unwrap().virtual_machines;
+    assert_eq!(machines[0].phase.as_deref(), Some("NotFound"));
+}
+
+/// Workspaces that all bring `debian` and take it along, Ready.
+fn sharing(sim: &mut Sim, names: &[&str]) {
+    for name in names {
+        workspace(name).made_image("data", "debian").takes_images_along().create(&sim.world);
+    }
+    sim.settle();
+    sync(&sim.world, "debian", "r1");
+    sim.settle();
+    for name in names {
+        assert!(is_ready(&sim.world, name), "{name}\n{}", sim.story);
+    }
+}
+
+/// How often an image of that name was made and removed.
+fn lives(sim: &Sim) -> (usize, usize) {
+    sim.world.history(|history| {
+        let mine = history.iter().filter(|it| it.id.kind == "VMDiskImage");
+        let made = mine.clone().filter(|it| it.verb == testbed::world::Verb::Created).count();
+        (made, mine.filter(|it| it.is_removal()).count())
+    })
+}
+
+#[test]
+fn a_shared_image_goes_with_the_last_workspace_that_uses_it() {
+    let mut sim = world(Order::Fixed);
+    sharing(&mut sim, &["a", "b", "c"]);
+    let owners = |sim: &Sim| {
+        let image = sim.world.get("VMDiskImage", &at("debian"));
+        image.map(|it| it["metadata"]["ownerReferences"].as_array().unwrap().len())
+    };
+    assert_eq!(owners(&sim), Some(3));
+    delete(&sim.world, "a");
+    sim.settle();
+    assert!(sim.world.get("VMDiskImage", &at("debian")).is_some(), "two use it");
+    // The last two in the same moment.
+    delete(&sim.world, "b");
+    delete(&sim.world, "c");
+    sim.settle();
+    assert_eq!(lives(&sim), (1, 1), "\n{}", sim.story);
+    expect_sound(&sim);
+}
+
+#[test]
+fn the_last_two_users_may_go_while_the_controller_is_dead() {
+    let mut sim = world(Order::Fixed);
+    sharing(&mut sim, &["a", "b"]);
+    sim.pause("controller");
+    delete(&sim.world, "a");
+    delete(&sim.world, "b");
+    sim.quiesce();
+    sim.kill("controller");
+    sim.resume("controller");
+    sim.settle();
+    assert_eq!(lives(&sim), (1, 1), "\n{}", sim.story);
+    assert_eq!(names(&sim.world, "Workspace"), [""; 0]);
+    expect_sound(&sim);
+}
+
+#[test]
+fn who_waits_for_an_image_keeps_it_alive() {
+    let mut sim = world(Order::Fixed);
+    for name in ["a", "b"] {
+        workspace(name).made_image("data", "debian").takes_images_along().create(&sim.world);
+    }
+    sim.settle();
+    delete(&sim.world, "a");
+    sim.settle();
+    assert_eq!(lives(&sim), (1, 0), "\n{}", sim.story);
+    sync(&sim.world, "debian", "r1");
+    sim.settle();
+    assert!(is_ready(&sim.world, "b"), "\n{}", sim.story);
+}
+
+#[test]
+fn a_workspace_that_comes_while_the_image_goes_waits_and_makes_it_anew() {
+    let mut sim = world(Order::Fixed);
+    sharing(&mut sim, &["a"]);
+    sim.world.edit("VMDiskImage", &at("debian"), |it| {
+        it["metadata"]["finalizers"] = json!(["storage/protection"]);
+    });
+    delete(&sim.world, "a");
+    sim.settle();
+    workspace("b").made_image("data", "debian").takes_images_along().create(&sim.world);
+    sim.settle();
+    assert_eq!(reason(&sim.world, "b", condition::IMAGES_READY), "ImageTerminating");
+    assert_eq!(slots(&sim.world), [""; 0]);
+    sim.world.edit("VMDiskImage", &at("debian"), |it| it["metadata"]["finalizers"] = json!([]));
+    sim.settle();
+    assert_eq!(lives(&sim), (2, 1), "\n{}", sim.story);
+    sync(&sim.world, "debian", "r1");
+    sim.settle();
+    assert!(is_ready(&sim.world, "b"), "\n{}", sim.story);
+    expect_sound(&sim);
+}
+
+#[test]
+fn an_edit_that_removes_the_entry_gives_the_share_up() {
+    let mut sim = world(Order::Fixed);
+    sharing(&mut sim, &["a", "b"]);
+    let remove = |spec: &mut otctl_types::WorkspaceSpec| {
+        spec.virtual_machines.clear();
+        spec.containers.push(crate::builders::container("api"));
+    };
+    edit(&sim.world, "a", remove);
+    sim.settle();
+    assert_eq!(lives(&sim), (1, 0), "\n{}", sim.story);
+    edit(&sim.world, "b", remove);
+    sim.settle();
+    assert_eq!(lives(&sim), (1, 1), "\n{}", sim.story);
+    assert!(is_ready(&sim.world, "a") && is_ready(&sim.world, "b"));
+    expect_sound(&sim);
+}
+
+#[test]
+fn what_is_to_be_retained_after_all_stays() {
+    let mut sim = world(Order::Fixed);
+    sharing(&mut sim, &["a"]);
+    edit(&sim.world, "a", |spec| spec.image_retention = ImageRetention::Retain);
+    sim.settle();
+    delete(&sim.world, "a");
+    sim.settle();
+    assert_eq!(lives(&sim), (1, 0), "\n{}", sim.story);
+    assert_eq!(names(&sim.world, "Workspace"), [""; 0]);
+}
+
+#[test]
+fn a_share_takes_nothing_of_the_image_back() {
+    let mut sim = world(Order::Fixed);
+    workspace("a").made_image("data", "debian").create(&sim.world);
+    sim.settle();
+    sync(&sim.world, "debian", "r1");
+    sim.settle();
+    let before = sim.world.get("VMDiskImage", &at("debian")).unwrap();
+    workspace("b").made_image("data", "debian").takes_images_along().create(&sim.world);
+    sim.settle();
+    let after = sim.world.get("VMDiskImage", &at("debian")).unwrap();
+    for field in ["spec", "status"] {
+        assert_eq!(before[field], after[field], "{field}");
+    }
+    for field in ["labels", "annotations"] {
+        assert_eq!(before["metadata"][field], after["metadata"][field], "{field}");
+    }
+    assert_eq!(after["metadata"]["ownerReferences"][0]["name"], json!("b"));
+    delete(&sim.world, "b");
+    sim.settle();
+    assert_eq!(lives(&sim), (1, 0), "a uses it, and retains it");
+    let left = sim.world.get("VMDiskImage", &at("debian")).unwrap();
+    assert_eq!(left["metadata"]["ownerReferences"], json!(null), "\n{}", sim.story);
+    assert!(is_ready(&sim.world, "a"));
+}
+
+#[test]
+fn an_image_that_is_gone_is_made_anew_without_a_slot() {
+    let mut sim = world(Order::Fixed);
+    sharing(&mut sim, &["a"]);
+    sim.world.delete("VMDiskImage", &at("debian"), otctl_kit::plan::Propagation::Background);
+    sim.settle();
+    assert_eq!(lives(&sim), (2, 1), "\n{}", sim.story);
+    assert_eq!(reason(&sim.world, "a", condition::READY), "AwaitingImages");
+    assert_eq!(status(&sim.world, "a").last_turn, Some(2));
+    sync(&sim.world, "debian", "r2");
+    sim.settle();
+    assert!(is_ready(&sim.world, "a"), "\n{}", sim.story);
+}
+
+#[test]
+fn two_entries_may_run_from_one_image() {
+    let mut sim = world(Order::Fixed);
+    let mut one = machine("one", "debian", Some(instance()));
+    one.spec.image = Some(spec_of_image("debian"));
+    let two = machine("two", "debian", Some(instance()));
+    workspace("lab")
+        .with(|spec| spec.virtual_machines = vec![one, two])
+        .takes_images_along()
+        .create(&sim.world);
+    sim.settle();
+    sync(&sim.world, "debian", "r1");
+    sim.settle();
+    assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
+    assert_eq!(names(&sim.world, "PersistentVolumeClaim"), ["lab--one-r1", "lab--two-r1"]);
+    bed::claim("labs/unrelated").create(&sim.world);
+    delete(&sim.world, "lab");
+    sim.settle();
+    assert_eq!(names(&sim.world, "PersistentVolumeClaim"), ["unrelated"]);
+    expect_sound(&sim);
+}
