@@ -61,3 +61,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- define "workspace-controller.user" -}}
 {{ printf "system:serviceaccount:%s:%s" .Release.Namespace (include "workspace-controller.serviceAccountName" .) }}
 {{- end }}
+
+{{- /* What runs before the release is removed. Kept when it has failed, so that people see why; the next try replaces it. */}}
+{{- define "workspace-controller.releaseHook" -}}
+helm.sh/hook: pre-delete
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+helm.sh/hook-weight: {{ . | quote }}
+{{- end }}

@@ -10,6 +10,8 @@ use xtask::charts::{self, CHARTS, NAMESPACE};
 use crate::support::Installation;
 
 const ACCOUNT: &str = "diskimage-controller";
+/// Charts of controllers, which by default are called like their accounts.
+const CONTROLLERS: [&str; 2] = [ACCOUNT, "workspace-controller"];
 
 fn status_of<T: std::fmt::Debug>(answer: Result<T, kube::Error>) -> u16 {
     match answer {
@@ -26,14 +28,16 @@ fn queue(name: &str) -> Value {
 #[tokio::test]
 async fn pods_are_admitted_where_restricted_is_enforced() {
     let installed = Installation::shared().await;
-    let pod = installed.wait_for("a pod of the controller", |installed| {
-        let selector = "app.kubernetes.io/name=diskimage-controller";
-        let list =
-            ["get", "pods", "--namespace", NAMESPACE, "--selector", selector, "--output=json"];
-        let pods: Value = serde_json::from_str(&installed.kubectl(&list).unwrap()).unwrap();
-        pods["items"].get(0).cloned()
-    });
-    assert_eq!(pod.await["spec"]["serviceAccountName"], ACCOUNT);
+    for controller in CONTROLLERS {
+        let pod = installed.wait_for("a pod of the controller", |installed| {
+            let selector = format!("app.kubernetes.io/name={controller}");
+            let list =
+                ["get", "pods", "--namespace", NAMESPACE, "--selector", &selector, "--output=json"];
+            let pods: Value = serde_json::from_str(&installed.kubectl(&list).unwrap()).unwrap();
+            pods["items"].get(0).cloned()
+        });
+        assert_eq!(pod.await["spec"]["serviceAccountName"], controller);
+    }
 }
 
 #[tokio::test]
@@ -55,32 +59,38 @@ async fn every_value_is_taken_by_a_server() {
         installed.helm(&[&install[..], &rename[..]].concat()).unwrap();
     }
     let helm = charts::helm().unwrap();
-    let rendered = charts::render(
-        &helm,
-        ACCOUNT,
-        Some(&charts::full_values(ACCOUNT)),
-        &["policy.namespace=default"],
-    );
-    let file = installed.cluster.state_dir().join("full.yaml");
-    std::fs::write(&file, rendered.unwrap()).unwrap();
-    let apply = ["apply", "--dry-run=server", "--validate=strict", "-f", file.to_str().unwrap()];
-    installed.kubectl(&apply).unwrap();
+    for chart in CONTROLLERS {
+        let values = charts::full_values(chart);
+        let rendered = charts::render(&helm, chart, Some(&values), &["policy.namespace=default"]);
+        let file = installed.cluster.state_dir().join(format!("full-{chart}.yaml"));
+        std::fs::write(&file, rendered.unwrap()).unwrap();
+        let apply =
+            ["apply", "--dry-run=server", "--validate=strict", "-f", file.to_str().unwrap()];
+        installed.kubectl(&apply).unwrap();
+    }
 }
 
 #[tokio::test]
 async fn the_notes_print_commands_that_work() {
     let installed = Installation::shared().await;
-    let (_, rest) = installed.notes.split_once("<<'YAML'\n").unwrap();
-    let (manifest, _) = rest.split_once("\nYAML").unwrap();
-    let printed: Value = serde_saphyr::from_str(manifest).unwrap();
+    for chart in CONTROLLERS {
+        let manifest = manifest(&installed.notes[chart]);
+        let file = installed.cluster.state_dir().join(format!("printed-{chart}.yaml"));
+        std::fs::write(&file, manifest).unwrap();
+        let apply =
+            ["apply", "--dry-run=server", "--validate=strict", "-f", file.to_str().unwrap()];
+        installed.kubectl(&apply).unwrap();
+    }
+    let printed: Value = serde_saphyr::from_str(manifest(&installed.notes[ACCOUNT])).unwrap();
     let example = xtask::repository::read("examples/policy.yaml").unwrap();
     let example: Value = serde_saphyr::from_str(&example).unwrap();
     assert_eq!(printed, example);
-    let file = installed.cluster.state_dir().join("printed.yaml");
-    std::fs::write(&file, manifest).unwrap();
-    installed
-        .kubectl(&["apply", "--dry-run=server", "--validate=strict", "-f", file.to_str().unwrap()])
-        .unwrap();
+}
+
+/// The manifest that notes print.
+fn manifest(notes: &str) -> &str {
+    let (_, rest) = notes.split_once("<<'YAML'\n").unwrap();
+    rest.split_once("\nYAML").unwrap().0
 }
 
 #[tokio::test]

@@ -6,3 +6,4 @@ mod installed;
 mod monitoring;
 mod rendered;
 mod support;
+mod workspaces;

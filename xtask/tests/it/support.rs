@@ -1,5 +1,6 @@
 //! Rendered manifests, and a cluster in which the charts are installed.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use xtask::charts::{self, CHARTS, MONITORING, NAMESPACE};
 use xtask::command::Run;
 
 /// Wide: a machine may be busy with compilers.
-const SOON: Duration = Duration::from_secs(120);
+pub(crate) const SOON: Duration = Duration::from_secs(120);
 
 /// Every object of a chart, with a values file and single settings.
 pub(crate) fn objects(chart: &str, values: Option<&Path>, set: &[&str]) -> Vec<Value> {
@@ -44,10 +45,14 @@ pub(crate) fn of_kind<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a Value> {
     objects.iter().filter(|object| object["kind"] == kind).collect()
 }
 
-/// A cluster with both charts installed as the documentation says, in a namespace that enforces `restricted`.
+/// Namespaces in which Workspaces are made, by default or by the full values.
+const SERVED: [&str; 4] = ["labs", "courses", "exams", "research"];
+
+/// A cluster with every chart installed as the documentation says, in a namespace that enforces `restricted`.
 pub(crate) struct Installation {
     pub(crate) cluster: LocalCluster,
-    pub(crate) notes: String,
+    /// What Helm printed of each chart.
+    pub(crate) notes: BTreeMap<&'static str, String>,
     helm: PathBuf,
     kubectl: PathBuf,
 }
@@ -68,12 +73,16 @@ impl Installation {
         });
         let mut found = found.await.unwrap().unwrap();
         let [helm, kubectl] = wanted.map(|program| found.remove(&program).unwrap());
-        let mut installation = Self { cluster, notes: String::new(), helm, kubectl };
+        let mut installation = Self { cluster, notes: BTreeMap::new(), helm, kubectl };
         installation.kubectl(&["create", "namespace", NAMESPACE]).unwrap();
         let enforce = "pod-security.kubernetes.io/enforce=restricted";
         installation.kubectl(&["label", "namespace", NAMESPACE, enforce]).unwrap();
+        for namespace in SERVED {
+            installation.kubectl(&["create", "namespace", namespace]).unwrap();
+        }
         for chart in CHARTS {
-            installation.notes = installation.install_chart(chart).unwrap();
+            let notes = installation.install_chart(chart).unwrap();
+            installation.notes.insert(chart, notes);
         }
         // A server answers 429 to lists of a kind that it has just learned.
         let list = ["get", "otctl", "--all-namespaces"];
