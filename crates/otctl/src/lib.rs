@@ -7,7 +7,8 @@
 //! | `installation` | what the demo and `up` put on a cluster: kinds, policy, the controller's account and rights, the controller as a process of its own |
 //! | `live` | images and their queue as the cluster tells of them |
 //! | `queue` | the same as rows with positions: pure |
-//! | `view` | rows as bars on a terminal, as lines elsewhere |
+//! | `progress` | how far something is |
+//! | `view` | what moves, as bars on a terminal and as lines elsewhere |
 //! | `demo` | what the demo serves, counts, restores and holds against what is right |
 //! | `out` | how anything is printed |
 //!
@@ -20,6 +21,7 @@ pub mod demo;
 pub mod installation;
 mod live;
 mod out;
+mod progress;
 mod queue;
 mod signals;
 mod view;

@@ -3,6 +3,8 @@
 
 use std::io::{self, IsTerminal, Write as _};
 
+use comfy_table::presets::NOTHING;
+
 /// One line to standard output.
 pub(crate) fn line(text: &str) {
     drop(writeln!(io::stdout(), "{text}"));
@@ -50,6 +52,21 @@ pub(crate) fn size(bytes: u64) -> String {
     // In tenths, so that no float is needed.
     let tenths = (u128::from(bytes) * 10) >> (10 * step);
     format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[step as usize - 1])
+}
+
+/// As kubectl prints tables: no lines, columns of capitals.
+pub(crate) fn table<R, C>(header: &[&str], rows: R) -> String
+where
+    R: IntoIterator<Item = C>,
+    C: IntoIterator<Item = String>,
+{
+    let mut columns = comfy_table::Table::new();
+    columns.load_style(NOTHING);
+    columns.set_header(header);
+    for row in rows {
+        columns.add_row(row);
+    }
+    columns.trim_fmt()
 }
 
 #[cfg(test)]

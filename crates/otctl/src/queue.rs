@@ -17,6 +17,8 @@ use policy::admission::{Admission, Eligibility, Holding, WaitReason, Waiting, ad
 use policy::{Policy, Ticket};
 use serde::Serialize;
 
+use crate::progress::Progress;
+
 #[cfg(test)]
 mod tests;
 
@@ -74,6 +76,11 @@ impl Table {
 }
 
 impl Row {
+    /// How far it is.
+    pub(crate) fn progress(&self) -> Progress {
+        Progress::of_bytes(self.attempt, self.bytes, self.total_bytes)
+    }
+
     /// Whether nothing will happen to it by itself any more.
     pub(crate) fn has_ended(&self) -> bool {
         matches!(self.phase, Phase::Succeeded | Phase::Failed)

@@ -1,4 +1,4 @@
-//! Rows as people see them: bars that move on a terminal, a line per change elsewhere.
+//! What moves, as people see it: bars on a terminal, a line per change elsewhere.
 
 mod bars;
 mod lines;
@@ -8,9 +8,58 @@ use otctl_types::diskimage::Phase;
 use self::bars::Bars;
 use self::lines::Lines;
 use crate::out;
+use crate::progress::Progress;
 use crate::queue::{Row, Table};
 
-/// Shows tables one after the other.
+/// What is to be seen at one moment.
+pub(crate) struct Picture {
+    /// What holds for all of it; may be empty.
+    pub(crate) headline: String,
+    /// What moves, in the order in which it is shown.
+    pub(crate) items: Vec<Item>,
+}
+
+/// One thing that moves.
+#[derive(Debug, Clone)]
+pub(crate) struct Item {
+    /// Its name, with its namespace if it has one.
+    pub(crate) name: String,
+    /// Its place in a queue.
+    pub(crate) position: Option<usize>,
+    /// Where it stands.
+    pub(crate) phase: String,
+    /// Why it is not further; empty when the phase says it.
+    pub(crate) reason: String,
+    /// How far it is.
+    pub(crate) progress: Progress,
+}
+
+impl Picture {
+    /// The queue.
+    pub(crate) fn of(table: &Table) -> Self {
+        Self { headline: headline(table), items: table.images.iter().map(Item::of).collect() }
+    }
+}
+
+impl Item {
+    fn of(row: &Row) -> Self {
+        let phase = phase(row.phase).to_owned();
+        Self {
+            name: format!("{}/{}", row.namespace, row.name),
+            position: row.position,
+            reason: Some(row.reason.clone()).filter(|reason| *reason != phase).unwrap_or_default(),
+            phase,
+            progress: row.progress(),
+        }
+    }
+
+    /// `attempt 2`
+    fn attempt(&self) -> String {
+        self.progress.attempt.map(|number| format!("attempt {number}")).unwrap_or_default()
+    }
+}
+
+/// Shows pictures one after the other.
 pub(crate) enum View {
     /// Drawn over the last one.
     Bars(Bars),
@@ -33,10 +82,10 @@ impl View {
     }
 
     /// Shows this one now.
-    pub(crate) fn show(&mut self, table: &Table) {
+    pub(crate) fn show(&mut self, picture: &Picture) {
         match self {
-            Self::Bars(bars) => bars.show(table),
-            Self::Lines(lines) => lines.show(table).iter().for_each(|line| out::line(line)),
+            Self::Bars(bars) => bars.show(picture),
+            Self::Lines(lines) => lines.show(picture).iter().for_each(|line| out::line(line)),
         }
     }
 }
@@ -63,24 +112,4 @@ pub(crate) fn headline(table: &Table) -> String {
         failed => format!(", {failed} failed"),
     };
     format!("{} of {limit} active, {} waiting{failed}{warning}", table.active, table.waiting)
-}
-
-/// `8.0 MiB of 24.0 MiB`
-fn amount(row: &Row) -> String {
-    match (row.bytes, row.total_bytes) {
-        (Some(bytes), Some(total)) => format!("{} of {}", out::size(bytes), out::size(total)),
-        (Some(bytes), None) => out::size(bytes),
-        (None, Some(total)) => format!("of {}", out::size(total)),
-        (None, None) => String::new(),
-    }
-}
-
-/// `attempt 2`
-fn attempt(row: &Row) -> String {
-    row.attempt.map(|number| format!("attempt {number}")).unwrap_or_default()
-}
-
-/// The reason, unless it only says the phase again.
-fn reason(row: &Row) -> &str {
-    if row.reason == phase(row.phase) { "" } else { &row.reason }
 }

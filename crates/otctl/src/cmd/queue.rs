@@ -4,12 +4,11 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use comfy_table::presets::NOTHING;
 
 use crate::cli::{Format, QueueArgs};
 use crate::live::Live;
 use crate::queue::{Row, Table};
-use crate::view::{self, View};
+use crate::view::{self, Picture, View};
 use crate::{client, out};
 
 /// Shows the queue: once, or as it changes.
@@ -40,11 +39,9 @@ async fn follow(live: &mut Live, args: &QueueArgs) -> anyhow::Result<()> {
             live.broken()
                 .map(|why| format!("not up to date, the API server cannot be asked: {why}")),
         );
-        view.show(
-            &table.only(|row| {
-                args.all || followed.contains(&(row.namespace.clone(), row.name.clone()))
-            }),
-        );
+        view.show(&Picture::of(&table.only(|row| {
+            args.all || followed.contains(&(row.namespace.clone(), row.name.clone()))
+        })));
         live.changed().await?;
     }
 }
@@ -67,32 +64,15 @@ fn headline(table: &Table, args: &QueueArgs) -> String {
     view::headline(table) + hint
 }
 
-/// As kubectl prints tables: no lines, columns of capitals.
 fn text(table: &Table, args: &QueueArgs) -> String {
-    let mut columns = comfy_table::Table::new();
-    columns.load_style(NOTHING);
-    columns.set_header([
-        "POSITION",
-        "NAMESPACE",
-        "NAME",
-        "PHASE",
-        "REASON",
-        "ATTEMPT",
-        "PROGRESS",
-        "MESSAGE",
-    ]);
-    for row in &table.images {
-        columns.add_row(cells(row));
-    }
-    format!("{}\n{}", headline(table, args), columns.trim_fmt())
+    let header =
+        ["POSITION", "NAMESPACE", "NAME", "PHASE", "REASON", "ATTEMPT", "PROGRESS", "MESSAGE"];
+    let rows = table.images.iter().map(cells);
+    format!("{}\n{}", headline(table, args), out::table(&header, rows))
 }
 
 fn cells(row: &Row) -> [String; 8] {
     let number = |number: Option<String>| number.unwrap_or_else(|| "-".to_owned());
-    let percent = row
-        .bytes
-        .zip(row.total_bytes.filter(|total| *total > 0))
-        .map(|(bytes, total)| bytes * 100 / total);
     [
         number(row.position.map(|position| position.to_string())),
         row.namespace.clone(),
@@ -100,7 +80,7 @@ fn cells(row: &Row) -> [String; 8] {
         view::phase(row.phase).to_owned(),
         row.reason.clone(),
         number(row.attempt.map(|attempt| attempt.to_string())),
-        number(percent.map(|percent| format!("{}%", percent.min(100)))),
+        number(row.progress().percent().map(|percent| format!("{percent}%"))),
         row.message.clone(),
     ]
 }

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use super::scenario::Scene;
 use crate::live::Live;
 use crate::queue::{Row, Table};
-use crate::view::View;
+use crate::view::{Picture, View};
 
 /// Bytes change with every write; people see ten pictures a second as movement.
 const BETWEEN_PICTURES: Duration = Duration::from_millis(100);
@@ -25,7 +25,7 @@ pub(crate) async fn show_until_ended(
     let mut counted = server.watch_totals();
     loop {
         let table = counted_by(server, scenes, live.table());
-        view.show(&table);
+        view.show(&Picture::of(&table));
         if has_ended(&table, scenes) {
             return Ok(());
         }

@@ -1,24 +1,21 @@
-//! Rows as lines for logs and pipes: one for each change that is worth one, never more than a few an image.
+//! Items as lines for logs and pipes: one for each change that is worth one, never more than a few an item.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use otctl_types::diskimage::Phase;
-
-use super::{amount, attempt, phase, reason};
-use crate::queue::{Row, Table};
+use super::{Item, Picture};
 
 /// Remembers what was said.
 pub(crate) struct Lines {
     since: Instant,
-    said: BTreeMap<(String, String), Said>,
+    said: BTreeMap<String, Said>,
     warned: Option<String>,
 }
 
-/// What makes a new line: everything but the bytes, of which each quarter does.
+/// What makes a new line: everything but the amount that is done, of which each quarter does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Said {
-    phase: Phase,
+    phase: String,
     reason: String,
     attempt: Option<i64>,
     quarter: u64,
@@ -38,86 +35,70 @@ impl Lines {
         is_news.then(|| format!("[{elapsed:6.1}s] {text}"))
     }
 
-    /// The lines that are new with this table.
-    pub(super) fn show(&mut self, table: &Table) -> Vec<String> {
+    /// The lines that are new with this picture.
+    pub(super) fn show(&mut self, picture: &Picture) -> Vec<String> {
         let elapsed = self.since.elapsed().as_secs_f32();
-        let new = table
-            .images
-            .iter()
-            .filter(|row| self.is_new(row))
-            .map(|row| line(row, elapsed))
-            .collect();
-        for row in &table.images {
-            self.said.insert(key(row), Said::of(row));
+        let new = picture.items.iter().filter(|item| self.is_new(item));
+        let lines = new.map(|item| line(item, elapsed)).collect();
+        for item in &picture.items {
+            self.said.insert(item.name.clone(), Said::of(item));
         }
-        new
+        lines
     }
 
-    fn is_new(&self, row: &Row) -> bool {
-        self.said.get(&key(row)) != Some(&Said::of(row))
+    fn is_new(&self, item: &Item) -> bool {
+        self.said.get(&item.name) != Some(&Said::of(item))
     }
 }
 
 impl Said {
-    fn of(row: &Row) -> Self {
-        let total = row.total_bytes.unwrap_or(0).max(1);
-        let quarter = (row.bytes.unwrap_or(0).min(total)).saturating_mul(4) / total;
-        Self { phase: row.phase, reason: row.reason.clone(), attempt: row.attempt, quarter }
+    fn of(item: &Item) -> Self {
+        let progress = &item.progress;
+        let total = progress.total.unwrap_or(0).max(1);
+        let quarter = (progress.done.unwrap_or(0).min(total)).saturating_mul(4) / total;
+        let (phase, reason) = (item.phase.clone(), item.reason.clone());
+        Self { phase, reason, attempt: progress.attempt, quarter }
     }
 }
 
-fn key(row: &Row) -> (String, String) {
-    (row.namespace.clone(), row.name.clone())
-}
-
-fn line(row: &Row, elapsed: f32) -> String {
-    let place = row.position.map(|position| format!("position {position}")).unwrap_or_default();
-    let words = [place, reason(row).to_owned(), attempt(row), amount(row)];
+fn line(item: &Item, elapsed: f32) -> String {
+    let place = item.position.map(|position| format!("position {position}")).unwrap_or_default();
+    let words = [place, item.reason.clone(), item.attempt(), item.progress.text.clone()];
     let words: Vec<_> = words.into_iter().filter(|word| !word.is_empty()).collect();
     let words = if words.is_empty() { String::new() } else { format!(" ({})", words.join(", ")) };
-    format!("[{elapsed:6.1}s] {}/{}: {}{words}", row.namespace, row.name, phase(row.phase))
+    format!("[{elapsed:6.1}s] {}: {}{words}", item.name, item.phase)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::progress::Progress;
 
-    fn row(bytes: u64) -> Row {
-        Row {
-            namespace: "labs".to_owned(),
-            name: "a".to_owned(),
+    fn item(bytes: u64) -> Item {
+        Item {
+            name: "labs/a".to_owned(),
             position: None,
-            phase: Phase::Syncing,
+            phase: "Syncing".to_owned(),
             reason: "Importing".to_owned(),
-            message: String::new(),
-            attempt: Some(1),
-            bytes: Some(bytes),
-            total_bytes: Some(100),
-            next_retry_at: None,
+            progress: Progress::of_bytes(Some(1), Some(bytes), Some(100)),
         }
     }
 
-    fn shown(lines: &mut Lines, row: Row) -> usize {
-        let table = Table {
-            limit: Some(1),
-            active: 1,
-            waiting: 0,
-            failed: 0,
-            policy: None,
-            images: vec![row],
-        };
-        lines.show(&table).len()
+    fn shown(lines: &mut Lines, item: Item) -> usize {
+        lines.show(&Picture { headline: String::new(), items: vec![item] }).len()
     }
 
     #[test]
     fn a_quarter_more_is_worth_a_line_and_a_byte_is_not() {
         let mut lines = Lines::new();
-        assert_eq!(shown(&mut lines, row(0)), 1);
-        assert_eq!(shown(&mut lines, row(24)), 0);
-        assert_eq!(shown(&mut lines, row(25)), 1);
-        assert_eq!(shown(&mut lines, row(25)), 0);
-        assert_eq!(shown(&mut lines, Row { attempt: Some(2), ..row(25) }), 1);
-        assert_eq!(shown(&mut lines, Row { reason: "Stopping".to_owned(), ..row(25) }), 1);
+        let second = Progress { attempt: Some(2), ..item(25).progress };
+        let second = Item { progress: second, ..item(25) };
+        assert_eq!(shown(&mut lines, item(0)), 1);
+        assert_eq!(shown(&mut lines, item(24)), 0);
+        assert_eq!(shown(&mut lines, item(25)), 1);
+        assert_eq!(shown(&mut lines, item(25)), 0);
+        assert_eq!(shown(&mut lines, second), 1);
+        assert_eq!(shown(&mut lines, Item { reason: "Stopping".to_owned(), ..item(25) }), 1);
     }
 
     #[test]
@@ -132,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_line_says_where_it_stands_and_why() {
-        let line = line(&row(50), 3.25);
+        let line = line(&item(50), 3.25);
         assert_eq!(line, "[   3.2s] labs/a: Syncing (Importing, attempt 1, 50 B of 100 B)");
     }
 }
