@@ -1,8 +1,16 @@
 //! Every flag and sub-command. What they do is in `cmd`.
 
+mod objects;
+
 use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+
+use self::objects::EXIT_CODES;
+pub use self::objects::{
+    ApplyArgs, ChangeArgs, DescribeArgs, DryRun, GetArgs, Goal, Output, PlaceArgs, ScopeArgs,
+    UntilArgs, WaitArgs,
+};
 
 /// The name that makes a program a sub-command of kubectl.
 const PLUGIN: &str = "kubectl-otctl";
@@ -26,6 +34,31 @@ pub enum Command {
     Demo(LocalArgs),
     /// Run the demo's control plane until Ctrl-C, for development.
     Up(LocalArgs),
+    /// List objects with what is the case: whether they are ready, why not, how far they are.
+    ///
+    /// READY is Unknown, and PHASE `Unseen`, as long as the controller has not looked at the spec as it is now.
+    Get(GetArgs),
+    /// Show an object as a tree: each part, its state, what it waits for, what happens next and when.
+    ///
+    /// Needs no right on Secrets. What the rights do not suffice for is named and left out.
+    Describe(DescribeArgs),
+    /// Apply manifests of any kinds by server-side apply, and wait for those of ours with --wait.
+    ///
+    /// Says `created`, `configured` or `unchanged` of each object. Nothing is applied when a file cannot be read.
+    #[command(after_help = EXIT_CODES)]
+    Apply(ApplyArgs),
+    /// Wait until objects are ready, or have failed.
+    ///
+    /// All named objects are waited for, also after one of them has failed. A state that was told of an earlier spec,
+    /// or before a retry was asked for, is no answer. An API server that is away for a while is asked again.
+    #[command(after_help = EXIT_CODES)]
+    Wait(WaitArgs),
+    /// Ask again for what has failed: gives a new budget of downloads.
+    Retry(ChangeArgs),
+    /// Hold objects up: what they hold is given back, what was fetched is kept.
+    Suspend(ChangeArgs),
+    /// Let suspended objects go on.
+    Resume(ChangeArgs),
     /// Show which images run and which wait, in the order in which they will start.
     ///
     /// POSITION is the place among those that start as soon as there is room. An image that something else holds back

@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::client::explained;
 use crate::out;
 use crate::queue::{Table, table};
 
@@ -40,11 +41,10 @@ impl Live {
         let images: Api<VMDiskImage> = Api::all(client.clone());
         let queues: Api<AdmissionQueue> = Api::all(client.clone());
         // Asked once by hand: a watch would retry for ever what a person has to change.
-        images
-            .list(&kube::api::ListParams::default().limit(1))
-            .await
-            .context("VMDiskImages cannot be listed")?;
-        queues.get_opt(IMAGE_QUEUE).await.context("the AdmissionQueue cannot be read")?;
+        let listed = images.list(&kube::api::ListParams::default().limit(1)).await;
+        listed.map_err(explained).context("VMDiskImages cannot be listed")?;
+        let queue = queues.get_opt(IMAGE_QUEUE).await;
+        queue.map_err(explained).context("the AdmissionQueue cannot be read")?;
         let (teller, news) = watch::channel(News::default());
         let mut watches = JoinSet::new();
         let images = follow(images, watcher::Config::default(), &teller, &mut watches);

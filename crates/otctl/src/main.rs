@@ -2,7 +2,6 @@
 
 use std::process::ExitCode;
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    otctl::main().await
+fn main() -> ExitCode {
+    otctl::main()
 }

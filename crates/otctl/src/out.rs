@@ -4,6 +4,7 @@
 use std::io::{self, IsTerminal, Write as _};
 
 use comfy_table::presets::NOTHING;
+use jiff::{SignedDuration, Timestamp};
 
 /// One line to standard output.
 pub(crate) fn line(text: &str) {
@@ -17,7 +18,17 @@ pub(crate) fn text(text: &str) {
 
 /// An error and its causes to standard error.
 pub(crate) fn error(error: &anyhow::Error) {
-    drop(writeln!(io::stderr(), "error: {}", causes(error)));
+    complaint(&causes(error));
+}
+
+/// What went wrong, to standard error.
+pub(crate) fn complaint(text: &str) {
+    drop(writeln!(io::stderr(), "error: {text}"));
+}
+
+/// A remark that is no part of what was asked for, to standard error.
+pub(crate) fn remark(text: &str) {
+    drop(writeln!(io::stderr(), "{text}"));
 }
 
 /// An error and its causes in one line. What an API server answered is told in its own words and no others, and what
@@ -69,6 +80,32 @@ where
     columns.trim_fmt()
 }
 
+/// A stretch of time for people, in its two largest units: `4m12s`.
+pub(crate) fn span(length: SignedDuration) -> String {
+    let seconds = length.as_secs().unsigned_abs();
+    let parts = [(86_400, "d"), (3600, "h"), (60, "m"), (1, "s")];
+    let first = parts.iter().position(|(unit, _)| seconds >= *unit).unwrap_or(3);
+    let mut text = String::new();
+    let mut rest = seconds;
+    for (index, (unit, name)) in parts.iter().enumerate().skip(first).take(2) {
+        if index == first || rest >= *unit {
+            text.push_str(&format!("{}{name}", rest / unit));
+        }
+        rest %= unit;
+    }
+    text
+}
+
+/// A time, and how far it is from now: `2026-05-01T12:09:31Z (in 4m12s)`.
+pub(crate) fn when(at: Timestamp, now: Timestamp) -> String {
+    let distance = at.duration_since(now);
+    if distance.as_secs() > 0 {
+        format!("{at:.0} (in {})", span(distance))
+    } else {
+        format!("{at:.0} ({} ago)", span(distance))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,5 +149,32 @@ mod tests {
         {
             assert_eq!(size(bytes), expected);
         }
+    }
+
+    #[test]
+    fn spans_have_two_units_at_most() {
+        let cases = [
+            (0, "0s"),
+            (59, "59s"),
+            (60, "1m"),
+            (252, "4m12s"),
+            (3600, "1h"),
+            (3605, "1h"),
+            (3900, "1h5m"),
+            (90_000, "1d1h"),
+            (-61, "1m1s"),
+        ];
+        for (seconds, expected) in cases {
+            assert_eq!(span(SignedDuration::from_secs(seconds)), expected);
+        }
+    }
+
+    #[test]
+    fn a_time_is_told_with_its_distance() {
+        let now: Timestamp = "2026-05-01T12:00:00Z".parse().unwrap();
+        let after = |seconds| now.checked_add(SignedDuration::from_secs(seconds)).unwrap();
+        assert_eq!(when(after(90), now), "2026-05-01T12:01:30Z (in 1m30s)");
+        assert_eq!(when(after(-5), now), "2026-05-01T11:59:55Z (5s ago)");
+        assert_eq!(when(now, now), "2026-05-01T12:00:00Z (0s ago)");
     }
 }

@@ -168,7 +168,7 @@ fn row(
 }
 
 /// Bytes of the source that are in the cluster, of all.
-fn amounts(told: &VMDiskImageStatus) -> (Option<u64>, Option<u64>) {
+pub(crate) fn amounts(told: &VMDiskImageStatus) -> (Option<u64>, Option<u64>) {
     let count = |bytes: i64| u64::try_from(bytes).unwrap_or(0);
     let progress = told.progress.as_ref();
     let announced = progress.and_then(|progress| progress.total_bytes).map(count);

@@ -94,6 +94,7 @@ metadata: {{name: debian, namespace: {NAMESPACE}}}
 spec: {{url: '{url}', sourceType: http}}
 END
   {otctl} queue
+  {otctl} describe -n {NAMESPACE} vmdi/debian
   kubectl -n {NAMESPACE} get vmdi
   kubectl -n {NAMESPACE} wait --for=condition=Ready vmdi/debian
   kubectl -n sync-operator edit configmap sync-operator-policy

@@ -11,7 +11,8 @@ use crate::{otctl, stdout};
 #[test]
 fn help_lists_what_people_use_and_hides_the_rest() {
     let help = stdout(&otctl().arg("--help").output().unwrap());
-    for command in ["demo", "up", "queue", "crds"] {
+    let seen = ["get", "describe", "apply", "wait", "retry", "suspend", "resume"];
+    for command in seen.into_iter().chain(["demo", "up", "queue", "crds"]) {
         assert!(
             help.lines().any(|line| line.trim_start().starts_with(&format!("{command} "))),
             "{command}:\n{help}"
@@ -42,6 +43,17 @@ fn kubectl_finds_it_as_a_sub_command() {
     let help =
         stdout(&kubectl.args(["otctl", "--help"]).env("PATH", directory.path()).output().unwrap());
     assert!(help.contains("Usage: kubectl otctl <COMMAND>"), "{help}");
+}
+
+#[test]
+fn exit_codes_are_told_where_they_are_needed() {
+    for command in ["wait", "apply"] {
+        let help = stdout(&otctl().args([command, "--help"]).output().unwrap());
+        let told = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        for part in ["3 an object has failed", "4 the time was up", "[default: 30m]"] {
+            assert!(told.contains(part), "{command} {part}: {help}");
+        }
+    }
 }
 
 #[test]

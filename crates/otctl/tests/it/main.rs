@@ -20,6 +20,7 @@ mod help;
 mod kills;
 mod lanes;
 mod ledger;
+mod pipeline;
 mod places;
 mod policy;
 mod processes;

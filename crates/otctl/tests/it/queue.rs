@@ -120,6 +120,20 @@ fn expect_refused_without_kinds(lab: &Lab) {
     assert!(!refused.status.success());
     let told = String::from_utf8_lossy(&refused.stderr);
     assert!(told.contains("VMDiskImages cannot be listed"), "no kinds are installed: {told}");
+
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("image.yaml");
+    let image = "{apiVersion: pelotech.ot/v1alpha1, kind: VMDiskImage, metadata: {name: a}}";
+    std::fs::write(&file, image).unwrap();
+    let apply = ["apply", "-f", file.to_str().unwrap()];
+    for arguments in [&["get"][..], &["get", "vmdi"], &["describe", "vmdi/a"], &apply] {
+        let mut command = otctl();
+        command.args(arguments).arg("--kubeconfig").arg(lab.cluster.kubeconfig_path());
+        let refused = command.output().unwrap();
+        let told = String::from_utf8_lossy(&refused.stderr);
+        let is_told = refused.status.code() == Some(1) && told.contains("otctl crds --apply");
+        assert!(is_told, "{arguments:?}: {told}");
+    }
 }
 
 /// One that holds the slot, two that wait for it, and one before them that waits for something else.
@@ -158,6 +172,10 @@ fn expect_lines(lab: &Lab) {
     let text = lab.run(&["queue", "--once", "-n", "default"]);
     assert!(text.starts_with("1 of 1 active, 3 waiting"), "{text}");
     assert!(text.lines().any(|line| line.contains("first") && line.contains("25%")), "{text}");
+    // A cluster that knows no snapshots has none to tell of.
+    let tree = lab.run(&["describe", "vmdi/second"]);
+    let is_told = tree.contains("Queue: position 1 of 3 that wait\n");
+    assert!(is_told && !tree.contains("Not shown"), "{tree}");
     let elsewhere = lab.run(&["queue", "--once", "-n", "other"]);
     assert!(elsewhere.contains("3 waiting") && !elsewhere.contains("second"), "{elsewhere}");
 }

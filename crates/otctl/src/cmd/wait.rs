@@ -1,0 +1,133 @@
+//! `otctl wait`: for CI, until objects are decided. Also what `otctl apply --wait` tells and exits with.
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use kube::ResourceExt as _;
+use serde::Serialize;
+use serde_json::json;
+
+use crate::cli::{Format, Goal, UntilArgs, WaitArgs};
+use crate::client;
+use crate::kind::{Found, Standing};
+use crate::out;
+use crate::selection::{self, Unnamed};
+use crate::view::View;
+use crate::wait::{Awaited, Outcome, wait};
+
+/// One has failed.
+const FAILED: u8 = 3;
+/// The time was up.
+const TIMED_OUT: u8 = 4;
+
+/// Waits, and says how each ended.
+pub(crate) async fn run(args: &WaitArgs) -> anyhow::Result<ExitCode> {
+    let cluster = client::connect(&args.scope.cluster).await?;
+    let found = selection::find(&cluster, &args.objects, &args.scope, Unnamed::Selected).await?;
+    anyhow::ensure!(!found.is_empty(), "nothing is selected that could be waited for");
+    let ended = until(&cluster.client, found, args.until, args.output).await?;
+    if let Some(Format::Json) = args.output {
+        out::line(&json(&ended)?);
+    }
+    Ok(exit_code(&ended))
+}
+
+/// Waits until each is decided or the time is up, and says how each ended.
+pub(super) async fn until(
+    client: &kube::Client,
+    found: Vec<Found>,
+    until: UntilArgs,
+    output: Option<Format>,
+) -> anyhow::Result<Vec<Awaited>> {
+    let view = output.is_none().then(View::for_output);
+    let ended = wait(client, once_each(found), (until.goal, until.timeout), view).await?;
+    for one in &ended {
+        match sentence(one, until) {
+            Ok(reached) if output.is_none() => out::line(&reached),
+            Ok(_) => {}
+            Err(complaint) => out::complaint(&complaint),
+        }
+    }
+    Ok(ended)
+}
+
+fn once_each(mut found: Vec<Found>) -> Vec<Found> {
+    let mut seen = BTreeSet::new();
+    found.retain(|one| seen.insert((one.reference(), one.object.namespace())));
+    found
+}
+
+/// How it ended, in words for a log that has nothing else.
+fn sentence(one: &Awaited, until: UntilArgs) -> Result<String, String> {
+    let (name, Standing { phase, reason, message, .. }) = (name(one), &one.standing);
+    let why = if reason.is_empty() { phase } else { reason };
+    match one.outcome {
+        Some(Outcome::Reached) => Ok(format!("{name} {}", word(until.goal))),
+        Some(Outcome::Failed) => Err(format!("{name} has failed ({why}): {message}")),
+        Some(Outcome::Deleted) => Err(format!("{name} has failed: {message}")),
+        Some(Outcome::TimedOut) | None => {
+            let timeout = timeout(until.timeout);
+            Err(format!("{name} was not {} {timeout} ({why}): {message}", word(until.goal)))
+        }
+    }
+}
+
+fn name(one: &Awaited) -> String {
+    let namespace = one.found.object.namespace();
+    let place = namespace.map(|namespace| format!(" in namespace '{namespace}'"));
+    format!("{}{}", one.found.reference(), place.unwrap_or_default())
+}
+
+fn word(goal: Goal) -> &'static str {
+    match goal {
+        Goal::Ready => "ready",
+        Goal::Available => "available",
+    }
+}
+
+fn timeout(timeout: Duration) -> String {
+    if timeout.is_zero() {
+        return "when it was looked at".to_owned();
+    }
+    format!("within {}", humantime::format_duration(timeout))
+}
+
+/// What programs read of each.
+#[derive(Serialize)]
+struct Ended<'a> {
+    kind: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<String>,
+    name: String,
+    outcome: Option<Outcome>,
+    #[serde(flatten)]
+    standing: &'a Standing,
+}
+
+fn json(ended: &[Awaited]) -> anyhow::Result<String> {
+    let objects: Vec<_> = ended.iter().map(told).collect();
+    serde_json::to_string_pretty(&json!({"objects": objects}))
+        .context("the outcome cannot be written as JSON")
+}
+
+/// How one ended, for programs.
+pub(super) fn told(one: &Awaited) -> serde_json::Value {
+    json!(Ended {
+        kind: one.found.kind.resource().kind,
+        namespace: one.found.object.namespace(),
+        name: one.found.object.name_any(),
+        outcome: one.outcome,
+        standing: &one.standing,
+    })
+}
+
+/// The worst of them; a failure is worse than a time that is up.
+pub(super) fn exit_code(ended: &[Awaited]) -> ExitCode {
+    match ended.iter().filter_map(|one| one.outcome).max() {
+        None | Some(Outcome::Reached) => ExitCode::SUCCESS,
+        Some(Outcome::TimedOut) => ExitCode::from(TIMED_OUT),
+        Some(Outcome::Failed | Outcome::Deleted) => ExitCode::from(FAILED),
+    }
+}

@@ -1,0 +1,236 @@
+//! An image as a tree: each part, its state, what it waits for, what comes next and when. Pure.
+
+mod children;
+mod next;
+
+use diskimage_controller::record::SUCCEEDED;
+use diskimage_controller::views::effective_policy;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::ResourceExt as _;
+use otctl_types::VMDiskImageStatus;
+use otctl_types::condition::{RECONCILING, Reason, STALLED};
+use otctl_types::diskimage::{Attempt, Current, Phase};
+use otctl_types::import::SourceFacts;
+use policy::Policy;
+
+use super::observe::{Facts, Place};
+use crate::out::{self, when};
+use crate::tree::Node;
+
+#[cfg(test)]
+mod tests;
+
+/// More Events than that are of another day.
+const MOST_EVENTS: usize = 8;
+
+/// The tree at this time.
+pub(super) fn tree(facts: &Facts, now: Timestamp) -> Node {
+    Teller { facts, status: facts.image.status.clone().unwrap_or_default(), now }.image()
+}
+
+/// Who tells of one image.
+struct Teller<'a> {
+    facts: &'a Facts,
+    status: VMDiskImageStatus,
+    now: Timestamp,
+}
+
+impl Teller<'_> {
+    fn image(&self) -> Node {
+        let standing = &self.facts.standing;
+        let reason = Some(&standing.reason).filter(|it| !it.is_empty() && **it != standing.phase);
+        let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
+        let amount = Some(&standing.progress.text).filter(|text| !text.is_empty());
+        let amount = amount.map(|text| format!(", {text}")).unwrap_or_default();
+        let image = &self.facts.image;
+        let place = format!("{}/{}", image.namespace().unwrap_or_default(), image.name_any());
+        Node::new(format!("VMDiskImage {place}: {}{reason}{amount}", standing.phase))
+            .note(standing.message.clone())
+            .note(self.next().map(|next| format!("next: {next}")).unwrap_or_default())
+            .parts([self.source()])
+            .parts(self.queue())
+            .parts(self.attempts())
+            .parts(self.children())
+            .parts(self.status.current.as_ref().map(|current| self.usable(current)))
+            .parts([self.conditions()])
+            .parts(self.events())
+            .parts(self.unread())
+    }
+
+    fn source(&self) -> Node {
+        let spec = &self.facts.image.spec;
+        let secret = spec.secret_ref.as_ref().map(|name| format!(", with Secret '{name}'"));
+        let seen = self.status.source.as_ref().map(seen);
+        Node::new(format!("Source: {}", spec.url))
+            .note(format!("{}{}", spec.source_type.as_str(), secret.unwrap_or_default()))
+            .note(seen.unwrap_or_else(|| "nothing is known of it yet".to_owned()))
+    }
+
+    /// Its slot, its place, or its snapshot's place; nothing for one that needs none.
+    fn queue(&self) -> Option<Node> {
+        let ledger = self.facts.ledger.as_ref()?;
+        let uid = self.facts.image.uid().unwrap_or_default();
+        let limit = ledger.limit.map_or("?".to_owned(), |limit| limit.to_string());
+        let slots = format!("{} of {limit} slots are taken", ledger.active.len());
+        if let Some(entry) = ledger.active.iter().find(|entry| entry.uid == uid) {
+            let since = when(entry.since.0, self.now);
+            let node = Node::new(format!("Queue: holds a slot since {since}"));
+            return Some(node.note(format!("for attempt {}; {slots}", entry.attempt)));
+        }
+        if let Some(entry) = ledger.snapshots.iter().find(|entry| entry.uid == uid) {
+            let since = when(entry.since.0, self.now);
+            return Some(Node::new(format!("Queue: may take its snapshot since {since}")));
+        }
+        let Place { position, waiting } = self.facts.place.filter(|_| self.waits())?;
+        let place = match position {
+            Some(position) => format!("position {position} of {waiting} that wait"),
+            None => "no position: more room would not help it, and nobody waits for it".to_owned(),
+        };
+        let queued = self
+            .status
+            .queued_at
+            .as_ref()
+            .map(|at| format!("in the queue since {}", when(at.0, self.now)));
+        Some(Node::new(format!("Queue: {place}")).note(slots).notes(queued))
+    }
+
+    fn waits(&self) -> bool {
+        !self.facts.image.spec.suspend && matches!(self.status.phase, None | Some(Phase::Queued))
+    }
+
+    fn attempts(&self) -> Option<Node> {
+        let charged = self.status.budget.as_ref().map_or(0, |budget| budget.charged);
+        let budget = match self.policy() {
+            Some(policy) => {
+                format!("{charged} of {} downloads charged", policy.retry_limit.saturating_add(1))
+            }
+            None => format!("{charged} downloads charged"),
+        };
+        let open = self.status.open_attempt.as_ref().map(|open| {
+            let since =
+                open.started_at.as_ref().map(|at| format!(" since {}", when(at.0, self.now)));
+            let cut = open
+                .cut
+                .as_ref()
+                .map(|cut| format!("being ended ({}): {}", cut.reason, cut.message));
+            Node::new(format!("{}: under way{}", open.number, since.unwrap_or_default())).notes(cut)
+        });
+        let ended = self.status.attempts.iter().map(|attempt| self.attempt(attempt));
+        let parts: Vec<Node> = ended.chain(open).collect();
+        (!parts.is_empty()).then(|| Node::new(format!("Attempts: {budget}")).parts(parts))
+    }
+
+    fn attempt(&self, attempt: &Attempt) -> Node {
+        let reason = attempt.reason.as_deref().unwrap_or("ended");
+        let bytes = |count: i64| out::size(u64::try_from(count).unwrap_or(0));
+        let fetched = attempt.bytes.map(|count| format!(", {} fetched", bytes(count)));
+        let ended = attempt.ended_at.as_ref().map(|at| format!(", {}", when(at.0, self.now)));
+        let free = if attempt.charged || reason == SUCCEEDED { "" } else { ", not charged" };
+        Node::new(format!(
+            "{}: {reason}{}{free}{}",
+            attempt.number,
+            fetched.unwrap_or_default(),
+            ended.unwrap_or_default()
+        ))
+        .notes(attempt.message.clone())
+    }
+
+    fn usable(&self, current: &Current) -> Node {
+        let snapshot = current.snapshot.as_ref().map(|name| format!("snapshot '{name}'"));
+        let volume = current.volume.as_ref().map(|name| format!("volume '{name}'"));
+        let names: Vec<String> = snapshot.into_iter().chain(volume).collect();
+        let size = current.minimum_size.map(|bytes| {
+            format!(
+                "a claim made from it needs {bytes} bytes ({})",
+                out::size(u64::try_from(bytes).unwrap_or(0))
+            )
+        });
+        let since = current.synced_at.as_ref().map(|at| format!("since {}", when(at.0, self.now)));
+        Node::new(format!("Usable: {}", names.join(", "))).notes(size).notes(since)
+    }
+
+    /// Those that are not as they should be; several that say the same stand together.
+    fn conditions(&self) -> Node {
+        let mut groups: Vec<(Vec<&str>, &Condition)> = Vec::new();
+        for condition in self.status.conditions.iter().filter(|it| is_remarkable(it)) {
+            let says = |it: &Condition| (it.status.clone(), it.reason.clone(), it.message.clone());
+            match groups.iter_mut().find(|(_, first)| says(first) == says(condition)) {
+                Some((names, _)) => names.push(&condition.type_),
+                None => groups.push((vec![&condition.type_], condition)),
+            }
+        }
+        if groups.is_empty() {
+            let word = if self.status.conditions.is_empty() {
+                "none yet"
+            } else {
+                "all as they should be"
+            };
+            return Node::new(format!("Conditions: {word}"));
+        }
+        let nodes = groups.into_iter().map(|(names, condition)| {
+            let Condition { status, reason, message, .. } = condition;
+            // What stands on top of the tree is not told again.
+            let message = Some(message).filter(|message| **message != self.facts.standing.message);
+            Node::new(format!("{}: {status} ({reason})", names.join(", "))).notes(message.cloned())
+        });
+        Node::new("Conditions").parts(nodes)
+    }
+
+    fn events(&self) -> Option<Node> {
+        let events = self.facts.events.get(&self.facts.image.uid()?)?;
+        let mut events: Vec<&Event> = events.iter().collect();
+        events.sort_by_key(|event| seen_at(event));
+        let last = events.iter().skip(events.len().saturating_sub(MOST_EVENTS));
+        let nodes: Vec<Node> = last.map(|event| self.event(event)).collect();
+        (!nodes.is_empty()).then(|| Node::new("Events").parts(nodes))
+    }
+
+    fn event(&self, event: &Event) -> Node {
+        let [kind, reason] =
+            [&event.type_, &event.reason].map(|text| text.as_deref().unwrap_or_default());
+        let age =
+            seen_at(event).map(|at| format!("{} ago, ", out::span(self.now.duration_since(at))));
+        let times = event.series.as_ref().and_then(|series| series.count).or(event.count);
+        let times = times.filter(|times| *times > 1).map(|times| format!(", {times} times"));
+        let title =
+            format!("{}{kind} {reason}{}", age.unwrap_or_default(), times.unwrap_or_default());
+        Node::new(title).notes(event.message.clone())
+    }
+
+    fn unread(&self) -> Option<Node> {
+        let unread = &self.facts.unread;
+        (!unread.is_empty()).then(|| Node::new("Not shown").notes(unread.iter().cloned()))
+    }
+
+    /// The policy in effect, where the ledger could be read.
+    fn policy(&self) -> Option<Policy> {
+        self.facts.ledger.as_ref().map(|ledger| effective_policy(Some(ledger)))
+    }
+}
+
+fn seen(source: &SourceFacts) -> String {
+    let compression = source.compression.map(|it| format!(" inside {}", it.as_str()));
+    let size = source.size.map(|bytes| format!(", {}", out::size(bytes)));
+    let disk = source.virtual_size.map(|bytes| format!(", a disk of {}", out::size(bytes)));
+    let ranges = if source.accepts_ranges { "" } else { ", without ranges" };
+    let [compression, size, disk] = [compression, size, disk].map(Option::unwrap_or_default);
+    format!("{}{compression}{size}{disk}{ranges}", source.format)
+}
+
+fn is_remarkable(condition: &Condition) -> bool {
+    match condition.type_.as_str() {
+        RECONCILING => false,
+        STALLED => condition.status == "True",
+        _ => condition.status != "True" && condition.reason != Reason::NotRequested.as_str(),
+    }
+}
+
+/// When it was told last. Which field says so depends on who told it.
+fn seen_at(event: &Event) -> Option<Timestamp> {
+    let series = event.series.as_ref().and_then(|series| series.last_observed_time.as_ref());
+    let micro = series.or(event.event_time.as_ref()).map(|at| at.0);
+    let plain = event.last_timestamp.as_ref().or(event.first_timestamp.as_ref()).map(|at| at.0);
+    plain.or(micro).or(event.metadata.creation_timestamp.as_ref().map(|at| at.0))
+}
