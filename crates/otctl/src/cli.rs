@@ -67,6 +67,12 @@ pub enum Command {
     Queue(QueueArgs),
     /// Print the custom resource definitions.
     Crds(CrdsArgs),
+    /// Print a script that completes commands, flags and names of objects.
+    ///
+    /// bash: `source <(otctl completion bash)` in ~/.bashrc; zsh: the same with `zsh` in ~/.zshrc; fish: `otctl
+    /// completion fish | source` in ~/.config/fish/config.fish. For `kubectl otctl`, with kubectl's own completion: a
+    /// link to this program named `kubectl_complete-otctl` in the PATH.
+    Completion(CompletionArgs),
     /// Run a controller, as its own program does.
     #[command(subcommand, hide = true)]
     RunController(Box<Controller>),
@@ -132,6 +138,14 @@ pub struct QueueArgs {
 pub enum Format {
     /// One JSON object.
     Json,
+}
+
+/// Which shell.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub struct CompletionArgs {
+    /// The shell.
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
 }
 
 /// What to do with the definitions.

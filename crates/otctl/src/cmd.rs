@@ -1,6 +1,7 @@
 //! One file a sub-command.
 
 pub(crate) mod apply;
+pub(crate) mod completion;
 pub(crate) mod crds;
 pub(crate) mod demo;
 pub(crate) mod describe;

@@ -12,6 +12,7 @@
 //! | `apply` | manifests to the cluster |
 //! | `progress` | how far something is |
 //! | `tree` | a tree of words |
+//! | `completion` | what a shell asks while somebody types |
 //! | `live` | images and their queue as the cluster tells of them |
 //! | `queue` | the same as rows with positions: pure |
 //! | `view` | what moves, as bars on a terminal and as lines elsewhere |
@@ -24,6 +25,7 @@ mod apply;
 pub mod cli;
 mod client;
 mod cmd;
+mod completion;
 pub mod demo;
 pub mod installation;
 mod kind;
@@ -51,6 +53,10 @@ const USAGE: u8 = 2;
 pub fn main() -> ExitCode {
     // An error says that a provider is installed already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
+    // Before there are threads: it takes a variable out of the environment.
+    if completion::is_answered() {
+        return ExitCode::SUCCESS;
+    }
     let runtime = tokio::runtime::Runtime::new().expect("a process may have threads");
     runtime.block_on(run(Cli::read().command)).unwrap_or_else(|error| {
         out::error(&error);
@@ -71,6 +77,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Resume(args) => cmd::suspend::run(&args, Wish::Resume).await,
         Command::Queue(args) => cmd::queue::run(&args).await,
         Command::Crds(args) => cmd::crds::run(&args).await,
+        Command::Completion(args) => cmd::completion::run(args),
         Command::RunController(controller) => cmd::run::controller(*controller).await,
         Command::RunImporter(args) => Ok(cmd::run::importer(*args).await),
         Command::RunContainer(args) => Ok(local_cluster::container::run(args).await),

@@ -12,9 +12,11 @@ const TOKENS: [&str; 4] = [
 ];
 /// This file names them.
 const HERE: &str = "xtask/src/tidy/transport.rs";
+/// A kubelet's probes verify nobody, and so do those of the nodes that stand for one; nothing that is installed uses it.
+const PROBES: &str = "crates/local-cluster/src/node/probes/attempt.rs";
 
 pub(super) fn check(sources: &[Source]) -> Problems {
-    let watched = sources.iter().filter(|source| !source.is_test() && source.path != HERE);
+    let watched = sources.iter().filter(|source| !source.is_test() && ![HERE, PROBES].contains(&source.path.as_str()));
     let found = watched.flat_map(|source| {
         source.code().filter_map(move |(number, line)| {
             let token = TOKENS.iter().find(|token| line.contains(*token))?;

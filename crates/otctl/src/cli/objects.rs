@@ -4,8 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use clap_complete::engine::ArgValueCompleter;
 
 use super::{ClusterArgs, Format};
+use crate::completion;
 
 /// What `wait` and `apply --wait` exit with.
 pub(super) const EXIT_CODES: &str = "\
@@ -37,7 +39,7 @@ pub struct ScopeArgs {
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct GetArgs {
     /// A kind and names of it, or KIND/NAME as often as wanted; all kinds when nothing is named.
-    #[arg(value_name = "KIND/NAME")]
+    #[arg(value_name = "KIND/NAME", add = ArgValueCompleter::new(completion::objects))]
     pub objects: Vec<String>,
     /// Where.
     #[command(flatten)]
@@ -64,7 +66,7 @@ pub enum Output {
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct DescribeArgs {
     /// A kind and names of it, or KIND/NAME as often as wanted; without names all of the kind.
-    #[arg(value_name = "KIND/NAME", required = true)]
+    #[arg(value_name = "KIND/NAME", required = true, add = ArgValueCompleter::new(completion::objects))]
     pub objects: Vec<String>,
     /// Where.
     #[command(flatten)]
@@ -75,7 +77,7 @@ pub struct DescribeArgs {
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct ChangeArgs {
     /// A kind and names of it, or KIND/NAME as often as wanted; a kind alone needs a selector.
-    #[arg(value_name = "KIND/NAME", required = true)]
+    #[arg(value_name = "KIND/NAME", required = true, add = ArgValueCompleter::new(completion::objects))]
     pub objects: Vec<String>,
     /// Where.
     #[command(flatten)]
@@ -86,7 +88,7 @@ pub struct ChangeArgs {
 #[derive(Debug, Clone, clap::Args)]
 pub struct WaitArgs {
     /// A kind and names of it, or KIND/NAME as often as wanted; a kind alone needs a selector.
-    #[arg(value_name = "KIND/NAME", required = true)]
+    #[arg(value_name = "KIND/NAME", required = true, add = ArgValueCompleter::new(completion::objects))]
     pub objects: Vec<String>,
     /// Where.
     #[command(flatten)]

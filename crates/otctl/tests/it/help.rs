@@ -12,7 +12,7 @@ use crate::{otctl, stdout};
 fn help_lists_what_people_use_and_hides_the_rest() {
     let help = stdout(&otctl().arg("--help").output().unwrap());
     let seen = ["get", "describe", "apply", "wait", "retry", "suspend", "resume"];
-    for command in seen.into_iter().chain(["demo", "up", "queue", "crds"]) {
+    for command in seen.into_iter().chain(["demo", "up", "queue", "crds", "completion"]) {
         assert!(
             help.lines().any(|line| line.trim_start().starts_with(&format!("{command} "))),
             "{command}:\n{help}"
@@ -43,6 +43,20 @@ fn kubectl_finds_it_as_a_sub_command() {
     let help =
         stdout(&kubectl.args(["otctl", "--help"]).env("PATH", directory.path()).output().unwrap());
     assert!(help.contains("Usage: kubectl otctl <COMMAND>"), "{help}");
+}
+
+#[test]
+fn a_shell_can_read_the_script_that_completes() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = stdout(&otctl().args(["completion", shell]).output().unwrap());
+        assert!(script.contains("otctl"), "{shell}: {script}");
+    }
+    let script = stdout(&otctl().args(["completion", "bash"]).output().unwrap());
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("otctl.bash");
+    std::fs::write(&file, script).unwrap();
+    let read = Command::new("bash").arg("-n").arg(&file).output().unwrap();
+    assert!(read.status.success() && read.stderr.is_empty(), "{read:?}");
 }
 
 #[test]

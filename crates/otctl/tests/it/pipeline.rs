@@ -35,6 +35,7 @@ async fn a_pipeline_and_its_people_are_told_what_is_the_case() {
     people::look_at_what_is_under_way(&stage, &terminal).await;
     people::look_at_what_waits_for_its_next_attempt(&stage, &terminal).await;
     people::may_read_little(&stage, &terminal).await;
+    people::type_less(&terminal).await;
     an_api_server_that_is_away_is_waited_for_and_a_deletion_is_not(&stage, &terminal).await;
     stage.finish().await;
 }

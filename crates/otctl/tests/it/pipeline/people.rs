@@ -1,17 +1,23 @@
 //! What people ask: where something stands, why, and how to go on.
 
+use std::os::unix::fs::symlink;
+
 use image_server::{Behaviour, Content, Fault};
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReviewSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::Api;
 use kube::api::PostParams;
+use local_cluster::Progress;
 use local_cluster::audit::service_account_user;
+use local_cluster::programs::{Program, Sources};
 use serde_json::{Value, json};
+use tokio::process::Command;
 
 use super::terminal::Terminal;
 use super::{SIZE, good, stalling};
 use crate::stage::{NAMESPACE, Stage, until};
+use crate::stdout;
 
 /// The account of a pipeline.
 pub(super) const ACCOUNT: &str = "pipeline";
@@ -172,4 +178,28 @@ async fn allow_images_only(stage: &Stage) {
         ..Default::default()
     };
     stage.cluster().await_right(right).await.unwrap();
+}
+
+/// Names of objects are completed, by a shell and by kubectl.
+pub(super) async fn type_less(terminal: &Terminal) {
+    let links = terminal.path();
+    for link in ["otctl", "kubectl-otctl", "kubectl_complete-otctl"] {
+        symlink(env!("CARGO_BIN_EXE_otctl"), links.join(link)).unwrap();
+    }
+    let programs = Sources::from_env()
+        .unwrap()
+        .find_or_build(&[Program::Kubectl], &Progress::default())
+        .unwrap();
+    let mut kubectl = Command::new(&programs[&Program::Kubectl]);
+    kubectl.args(["__complete", "otctl", "describe", "vmdi", "-n", NAMESPACE, "go"]);
+    kubectl.env("PATH", links).env("KUBECONFIG", &terminal.kubeconfig);
+    let told = stdout(&kubectl.output().await.unwrap());
+    assert!(told.starts_with("good\n:4\n"), "{told}");
+
+    let path = format!("{}:{}", links.display(), std::env::var("PATH").unwrap());
+    let script = "source <(otctl completion bash); COMP_WORDS=(otctl wait -n labs vmdi/go); COMP_CWORD=4; COMP_TYPE=9
+        _clap_complete_otctl otctl vmdi/go labs; echo \"${COMPREPLY[@]}\"";
+    let mut bash = Command::new("bash");
+    bash.args(["-c", script]).env("PATH", path).env("KUBECONFIG", &terminal.kubeconfig);
+    assert_eq!(stdout(&bash.output().await.unwrap()), "vmdi/good\n");
 }
