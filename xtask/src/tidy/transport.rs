@@ -16,7 +16,9 @@ const HERE: &str = "xtask/src/tidy/transport.rs";
 const PROBES: &str = "crates/local-cluster/src/node/probes/attempt.rs";
 
 pub(super) fn check(sources: &[Source]) -> Problems {
-    let watched = sources.iter().filter(|source| !source.is_test() && ![HERE, PROBES].contains(&source.path.as_str()));
+    let watched = sources
+        .iter()
+        .filter(|source| !source.is_test() && ![HERE, PROBES].contains(&source.path.as_str()));
     let found = watched.flat_map(|source| {
         source.code().filter_map(move |(number, line)| {
             let token = TOKENS.iter().find(|token| line.contains(*token))?;
