@@ -33,11 +33,11 @@ struct Answer {
 }
 
 impl Server {
-    /// One that is not ready, and where it says with which code to exit.
+    /// One that is ready only if there is nothing to be done before, and where it says with which code to exit.
     pub(super) fn new(args: &Args) -> anyhow::Result<(Self, mpsc::UnboundedReceiver<u8>)> {
         let hosts = args.hosts.as_ref().map(std::fs::read_to_string).transpose();
         let answer = Answer {
-            ready: false,
+            ready: args.disks.is_empty() && args.ready_after.is_zero(),
             process: std::process::id(),
             pod: std::env::var("HOSTNAME").unwrap_or_default(),
             arguments: std::env::args().skip(1).collect(),

@@ -18,9 +18,14 @@ impl ContainerRun {
         }
         let cause = not_found(&image);
         for failures in 1.. {
+            // kubelet tells of the backoff when it looks again, which is some time after the failure.
+            let half = backoff::delay(self.context.backoff, failures) / 2;
             self.tell_failure(&image, &cause);
+            if !self.goes_on_after(half).await {
+                return;
+            }
             self.tell_back_off_pulling(&image, &cause);
-            if !self.goes_on_after(backoff::delay(self.context.backoff, failures)).await {
+            if !self.goes_on_after(half).await {
                 return;
             }
         }

@@ -257,15 +257,17 @@ async fn a_deployment_that_is_scaled_to_nothing_ends_its_processes() {
 
 #[tokio::test]
 async fn a_container_that_fails_its_liveness_probe_is_started_again() {
-    let alive = json!({"httpGet": {"port": 8080}, "periodSeconds": 1, "failureThreshold": 1});
-    let started = json!({"tcpSocket": {"port": "http"}, "periodSeconds": 1});
+    // A busy machine is no reason to fail.
+    let alive = json!({"httpGet": {"port": 8080}, "periodSeconds": 1, "failureThreshold": 1, "timeoutSeconds": 60});
+    let started =
+        json!({"tcpSocket": {"port": "http"}, "periodSeconds": 1, "failureThreshold": 120});
     let container = json!({"image": SERVER, "livenessProbe": alive, "startupProbe": started});
     let site = Site::with(container, json!({})).await;
     site.available().await;
     let pod = site.pod("is ready", is_ready).await;
     let (_, before) = get(&pod).await;
     ask(&pod, reqwest::Method::DELETE, "/ready").await;
-    let again = |pod: &Pod| is_ready(pod) && containers(pod)[0].restart_count == 1;
+    let again = |pod: &Pod| is_ready(pod) && containers(pod)[0].restart_count >= 1;
     let pod = site.pod("was started again", again).await;
     let (_, after) = get(&pod).await;
     assert_ne!(after["process"], before["process"]);
