@@ -3,6 +3,8 @@
 
 mod image;
 mod standing;
+mod told;
+mod workspace;
 
 use futures::future::BoxFuture;
 use kube::api::{ApiResource, DynamicObject, TypeMeta};
@@ -16,7 +18,7 @@ use crate::tree::Node;
 pub(crate) use self::standing::{Standing, Verdict};
 
 /// Every kind.
-pub(crate) static KINDS: [&dyn Kind; 1] = [&image::Images];
+pub(crate) static KINDS: [&dyn Kind; 2] = [&image::Images, &workspace::Workspaces];
 
 /// What commands have to know of a kind. Its status is one of ours: `observedGeneration`, `phase`, `message`, and
 /// conditions as kstatus reads them.
@@ -143,6 +145,9 @@ mod tests {
     fn a_kind_is_found_by_what_people_call_it() {
         let names = ["vmdi", "vmdiskimage", "VMDiskImages", "image", "images"];
         for name in names.into_iter().chain(["vmdiskimage.pelotech.ot", "vmdi.pelotech.ot"]) {
+            assert!(named(name).is_some(), "{name}");
+        }
+        for name in ["ws", "workspace", "Workspaces", "ws.pelotech.ot"] {
             assert!(named(name).is_some(), "{name}");
         }
         for name in ["", "pod", "vmdiskimage.other.group", ".pelotech.ot", "vmdiskimagepelotech.ot"]

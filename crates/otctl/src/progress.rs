@@ -32,6 +32,12 @@ impl Progress {
         Self { attempt, done, total, text }
     }
 
+    /// Of parts: `3 of 5 parts`.
+    pub(crate) fn of_parts(done: u64, total: u64) -> Self {
+        let text = format!("{done} of {total} parts");
+        Self { attempt: None, done: Some(done), total: Some(total), text }
+    }
+
     /// The hundredths that are done, where the whole is known.
     pub(crate) fn percent(&self) -> Option<u64> {
         let (done, total) = self.done.zip(self.total.filter(|total| *total > 0))?;

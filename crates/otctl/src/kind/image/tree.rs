@@ -6,7 +6,6 @@ mod next;
 use diskimage_controller::record::SUCCEEDED;
 use diskimage_controller::views::effective_policy;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 use otctl_types::VMDiskImageStatus;
@@ -16,14 +15,12 @@ use otctl_types::import::SourceFacts;
 use policy::Policy;
 
 use super::observe::{Facts, Place};
+use crate::kind::told;
 use crate::out::{self, when};
 use crate::tree::Node;
 
 #[cfg(test)]
 mod tests;
-
-/// More Events than that are of another day.
-const MOST_EVENTS: usize = 8;
 
 /// The tree at this time.
 pub(super) fn tree(facts: &Facts, now: Timestamp) -> Node {
@@ -151,52 +148,13 @@ impl Teller<'_> {
         Node::new(format!("Usable: {}", names.join(", "))).notes(size).notes(since)
     }
 
-    /// Those that are not as they should be; several that say the same stand together.
+    /// Those that are not as they should be.
     fn conditions(&self) -> Node {
-        let mut groups: Vec<(Vec<&str>, &Condition)> = Vec::new();
-        for condition in self.status.conditions.iter().filter(|it| is_remarkable(it)) {
-            let says = |it: &Condition| (it.status.clone(), it.reason.clone(), it.message.clone());
-            match groups.iter_mut().find(|(_, first)| says(first) == says(condition)) {
-                Some((names, _)) => names.push(&condition.type_),
-                None => groups.push((vec![&condition.type_], condition)),
-            }
-        }
-        if groups.is_empty() {
-            let word = if self.status.conditions.is_empty() {
-                "none yet"
-            } else {
-                "all as they should be"
-            };
-            return Node::new(format!("Conditions: {word}"));
-        }
-        let nodes = groups.into_iter().map(|(names, condition)| {
-            let Condition { status, reason, message, .. } = condition;
-            // What stands on top of the tree is not told again.
-            let message = Some(message).filter(|message| **message != self.facts.standing.message);
-            Node::new(format!("{}: {status} ({reason})", names.join(", "))).notes(message.cloned())
-        });
-        Node::new("Conditions").parts(nodes)
+        told::conditions(&self.status.conditions, &self.facts.standing.message, is_remarkable)
     }
 
     fn events(&self) -> Option<Node> {
-        let events = self.facts.events.get(&self.facts.image.uid()?)?;
-        let mut events: Vec<&Event> = events.iter().collect();
-        events.sort_by_key(|event| seen_at(event));
-        let last = events.iter().skip(events.len().saturating_sub(MOST_EVENTS));
-        let nodes: Vec<Node> = last.map(|event| self.event(event)).collect();
-        (!nodes.is_empty()).then(|| Node::new("Events").parts(nodes))
-    }
-
-    fn event(&self, event: &Event) -> Node {
-        let [kind, reason] =
-            [&event.type_, &event.reason].map(|text| text.as_deref().unwrap_or_default());
-        let age =
-            seen_at(event).map(|at| format!("{} ago, ", out::span(self.now.duration_since(at))));
-        let times = event.series.as_ref().and_then(|series| series.count).or(event.count);
-        let times = times.filter(|times| *times > 1).map(|times| format!(", {times} times"));
-        let title =
-            format!("{}{kind} {reason}{}", age.unwrap_or_default(), times.unwrap_or_default());
-        Node::new(title).notes(event.message.clone())
+        told::events(self.facts.events.get(&self.facts.image.uid()?)?, self.now)
     }
 
     fn unread(&self) -> Option<Node> {
@@ -225,12 +183,4 @@ fn is_remarkable(condition: &Condition) -> bool {
         STALLED => condition.status == "True",
         _ => condition.status != "True" && condition.reason != Reason::NotRequested.as_str(),
     }
-}
-
-/// When it was told last. Which field says so depends on who told it.
-fn seen_at(event: &Event) -> Option<Timestamp> {
-    let series = event.series.as_ref().and_then(|series| series.last_observed_time.as_ref());
-    let micro = series.or(event.event_time.as_ref()).map(|at| at.0);
-    let plain = event.last_timestamp.as_ref().or(event.first_timestamp.as_ref()).map(|at| at.0);
-    plain.or(micro).or(event.metadata.creation_timestamp.as_ref().map(|at| at.0))
 }

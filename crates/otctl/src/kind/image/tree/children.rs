@@ -13,7 +13,8 @@ use kube::core::ObjectMeta;
 use kube::{Resource, ResourceExt as _};
 use policy::Policy;
 
-use super::{Teller, seen_at};
+use super::Teller;
+use crate::kind::told::seen_at;
 use crate::out::{self, when};
 use crate::tree::Node;
 

@@ -3,6 +3,8 @@
 use serde_json::{Value, json};
 use testbed::golden;
 
+use k8s_openapi::api::core::v1::Event;
+
 use super::*;
 use crate::cli::Goal;
 use crate::kind;
