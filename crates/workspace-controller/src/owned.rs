@@ -25,7 +25,8 @@ mod amount;
 mod compare;
 mod stuck;
 
-use kube::core::DynamicObject;
+use kube::core::{DynamicObject, ObjectMeta};
+use otctl_types::names::REVISION_ANNOTATION;
 use serde_json::{Map, Value, json};
 
 pub use self::stuck::stuck;
@@ -78,6 +79,22 @@ const RULES: [(&str, &str, Rule); 18] = [
 pub fn differs(desired: &DynamicObject, observed: &DynamicObject) -> Option<String> {
     let kind = desired.types.as_ref().map(|types| types.kind.as_str()).unwrap_or_default();
     compare::difference(kind, &owned(desired), &owned(observed))
+}
+
+/// Whether applying `desired` makes another thing of `observed`: of its spec, and not of its metadata alone. A field that is
+/// taken back leaves no trace but in the annotation that notes what it was made from.
+pub fn changes(desired: &DynamicObject, observed: &DynamicObject) -> bool {
+    let spec = |object: &DynamicObject| {
+        let mut object = object.clone();
+        object.metadata = ObjectMeta::default();
+        object
+    };
+    let note = |object: &DynamicObject| {
+        let annotations = object.metadata.annotations.as_ref();
+        annotations.and_then(|all| all.get(REVISION_ANNOTATION).cloned())
+    };
+    let is_noted_otherwise = note(observed).is_some() && note(observed) != note(desired);
+    is_noted_otherwise || differs(&spec(desired), &spec(observed)).is_some()
 }
 
 /// What is compared of an object: some of its metadata, and everything that is neither metadata nor status.

@@ -1,6 +1,6 @@
 //! What is known of each part, from its children: whether it is ready, why not, and what people are told of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::Deployment;
@@ -43,20 +43,31 @@ pub struct Report {
 }
 
 impl Observed {
-    /// What is known of each part, in the order of the spec, virtual machines first.
-    pub fn reports(&self) -> Vec<Report> {
+    /// What is known of each part, in the order of the spec, virtual machines first. What Deployments and machines that are
+    /// being changed say of themselves does not count.
+    pub fn reports(&self, changing: &BTreeSet<String>) -> Vec<Report> {
         let Some(workspace) = &self.workspace else { return Vec::new() };
-        let machines = workspace.spec.virtual_machines.iter().map(|entry| self.machine_part(entry));
-        machines
-            .chain(workspace.spec.containers.iter().map(|entry| self.container_part(entry)))
-            .collect()
+        let said = |entry: &str, part: Part| {
+            let is_changing = changing.contains(&kin::child_name(workspace, entry));
+            if is_changing { being_changed() } else { part }
+        };
+        let machines = workspace.spec.virtual_machines.iter();
+        let machines = machines.map(|entry| {
+            let part = self.machine_says(entry).map(|part| said(&entry.name, part));
+            self.machine_part(entry, part)
+        });
+        let containers = workspace.spec.containers.iter();
+        let containers = containers.map(|entry| {
+            let (deployment, pods) = (self.deployment(&entry.name), self.pods_of(&entry.name));
+            let part = aggregate::container(entry, deployment, &pods);
+            self.container_part(entry, said(&entry.name, part))
+        });
+        machines.chain(containers).collect()
     }
 
-    fn container_part(&self, entry: &Container) -> Report {
+    fn container_part(&self, entry: &Container, part: Part) -> Report {
         let service = self.service(&entry.name);
-        let deployment = self.deployment(&entry.name);
-        let part = aggregate::container(entry, deployment, &self.pods_of(&entry.name));
-        let is_made = service.is_some() && deployment.is_some();
+        let is_made = service.is_some() && self.deployment(&entry.name).is_some();
         Report {
             is_ready: is_made && part.state == ContainerState::Running,
             is_made,
@@ -73,11 +84,14 @@ impl Observed {
         }
     }
 
-    fn machine_part(&self, entry: &MachineEntry) -> Report {
+    /// None of one that does not run.
+    fn machine_says(&self, entry: &MachineEntry) -> Option<Part> {
+        let (machine, pods) = (self.machine(&entry.name), self.pods_of(&entry.name));
+        entry.spec.instance.as_ref().map(|instance| aggregate::machine(instance, machine, &pods))
+    }
+
+    fn machine_part(&self, entry: &MachineEntry, part: Option<Part>) -> Report {
         let of_disk = self.needs.disks.get(&entry.name).and_then(|disk| disk.lack(entry));
-        let part = entry.spec.instance.as_ref().map(|instance| {
-            aggregate::machine(instance, self.machine(&entry.name), &self.pods_of(&entry.name))
-        });
         let is_made = self.service(&entry.name).is_some()
             && (part.is_none() || self.machine(&entry.name).is_some());
         let of_machine = part.as_ref().filter(|part| part.state != ContainerState::Running);
@@ -200,6 +214,14 @@ impl Observed {
     fn of_entry<'a, K: Resource>(&self, children: &'a [Arc<K>], entry: &str) -> Option<&'a K> {
         let name = kin::child_name(self.workspace.as_ref()?, entry);
         children.iter().find(|child| child.meta().name.as_ref() == Some(&name)).map(|it| &**it)
+    }
+}
+
+fn being_changed() -> Part {
+    Part {
+        state: ContainerState::Progressing,
+        reason: Reason::Progressing,
+        message: "its last change was made just now".to_owned(),
     }
 }
 

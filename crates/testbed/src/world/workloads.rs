@@ -7,8 +7,8 @@ use otctl_kit::plan::Propagation;
 use otctl_kit::store::Key;
 use serde_json::{Value, json};
 
-use super::Id;
 use super::objects::State;
+use super::{Id, namespaces};
 use crate::json::{controller, is_deleting, items, set_condition, text, uid};
 
 /// How the pods of an entry fare, as their labels and status tell.
@@ -86,7 +86,8 @@ fn of_workload(state: &State, id: &Id, object: &Value) -> Option<Deed> {
         return Some(Deed::Delete(excess));
     }
     let is_refused = matches!(state.fates.get(entry(object)), Some(Health::Refused(_)));
-    if new.len() < wanted && !is_refused && has_its_claims(state, id, object) {
+    let is_taken = namespaces::admit(state, id).is_ok();
+    if new.len() < wanted && !is_refused && is_taken && has_its_claims(state, id, object) {
         return Some(Deed::Make);
     }
     let ready = new.iter().filter(|(_, pod)| is_ready(pod)).count();

@@ -43,7 +43,7 @@ pub fn refused(
     let pass = Pass { workspace, observed, now };
     let verdict = judge(observed, now);
     let trouble = Some(trouble_of(refusal));
-    let standing = Standing { trouble, ..pass.standing(&verdict, BTreeSet::new()) };
+    let standing = Standing { trouble, ..pass.standing(&verdict, &[]) };
     Some(pass.render(&verdict, &standing))
 }
 
@@ -87,7 +87,7 @@ struct Pass<'a> {
 
 impl Pass<'_> {
     fn plan(&self, verdict: &Verdict, works: Vec<Write>) -> Plan<WorkspaceStatus> {
-        let status = self.render(verdict, &self.standing(verdict, making(&works)));
+        let status = self.render(verdict, &self.standing(verdict, &works));
         let mut writes = Vec::new();
         if let Verdict::Opening(_) = verdict {
             // On record before anything is made: from here on the slot is used.
@@ -112,8 +112,9 @@ impl Pass<'_> {
         !is_going && is_news(self.workspace.status.as_ref(), status)
     }
 
-    fn standing(&self, verdict: &Verdict, making: BTreeSet<(String, String)>) -> Standing {
-        Standing { verdict: verdict.clone(), making, trouble: None }
+    fn standing(&self, verdict: &Verdict, works: &[Write]) -> Standing {
+        let (making, changing) = (making(works), works::changing(self.observed, works));
+        Standing { verdict: verdict.clone(), making, changing, trouble: None }
     }
 
     fn render(&self, verdict: &Verdict, standing: &Standing) -> WorkspaceStatus {

@@ -31,6 +31,8 @@ pub struct Standing {
     pub verdict: Verdict,
     /// Kinds and names of what is made in this pass.
     pub making: BTreeSet<(String, String)>,
+    /// Names of the Deployments and machines that are changed in this pass.
+    pub changing: BTreeSet<String>,
     /// A write that was refused.
     pub trouble: Option<Trouble>,
 }
@@ -51,7 +53,7 @@ pub fn render(
     observed: &Observed,
     now: Timestamp,
 ) -> WorkspaceStatus {
-    let reports = observed.reports();
+    let reports = observed.reports(&standing.changing);
     let sight = Sight { standing, observed, reports: &reports, now };
     let findings = sight.findings();
     let generation = observed.workspace.as_ref().and_then(|it| it.metadata.generation);
@@ -202,7 +204,7 @@ impl Sight<'_> {
         let Some(own) = works::own_policy(self.observed) else {
             let why = self.admitted();
             let reason = if why.reason == Reason::Admitted { Reason::Creating } else { why.reason };
-            return Finding::new(false, reason, "there is no network policy yet");
+            return Finding::new(false, reason, "there is no network policy");
         };
         let labels = self.observed.labels_of_pods();
         let widening = isolation::weakened_by(&self.observed.networks, own, &labels);

@@ -14,8 +14,9 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
+use kube::core::DynamicObject;
 use kube::{Resource, ResourceExt};
-use otctl_kit::cluster::Target;
+use otctl_kit::cluster::{Target, erase};
 use otctl_kit::plan::{Action, Write};
 use otctl_types::Workspace;
 use otctl_types::condition::Reason;
@@ -33,6 +34,7 @@ use crate::children::{self, Facts};
 use crate::grounds::Ground;
 use crate::images::Disk;
 use crate::kin;
+use crate::owned;
 use crate::parts;
 
 /// Everything that `verdict` asks to be written, in order. Nothing that is there already as it should be is among it.
@@ -255,9 +257,26 @@ pub fn is_new(write: &Write) -> bool {
     matches!(write.action, Action::Create(_) | Action::Establish(_))
 }
 
+/// Names of the Deployments and machines that are another thing after these writes: what they say of themselves is about
+/// what they were.
+pub fn changing(observed: &Observed, writes: &[Write]) -> BTreeSet<String> {
+    let applied = writes.iter().filter_map(|write| match &write.action {
+        Action::Apply(object) => Some(object),
+        _ => None,
+    });
+    let is_another = |object: &&Box<DynamicObject>| {
+        let name = object.name_any();
+        let deployments = observed.deployments.iter().map(|it| (it.name_any(), erase(&**it)));
+        let machines = observed.machines.iter().map(|it| (it.name_any(), erase(&**it)));
+        let mut found = deployments.chain(machines).filter(|(_, it)| it.types == object.types);
+        found.any(|(found, seen)| found == name && owned::changes(object, &seen))
+    };
+    applied.filter(is_another).map(|object| object.name_any()).collect()
+}
+
 /// Whether every part is ready.
 pub fn is_all_ready(observed: &Observed) -> bool {
-    observed.reports().iter().all(|part| part.is_ready)
+    observed.reports(&BTreeSet::new()).iter().all(|part| part.is_ready)
 }
 
 /// The workspace's own network policy.

@@ -5,6 +5,12 @@
 
 mod builders;
 mod controller;
+mod deletion;
+mod edits;
+mod faults;
+mod healing;
 mod images;
 mod life;
 mod queue;
+mod strangers;
+mod suspend;

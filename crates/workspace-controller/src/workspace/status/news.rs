@@ -10,6 +10,9 @@ use otctl_types::workspace::{ContainerReport, ContainerState, WorkspaceStatus};
 const ON_ITS_WAY: [Reason; 4] =
     [Reason::Queued, Reason::SlotsBusy, Reason::Creating, Reason::Progressing];
 
+/// Conditions whose message is that of another one.
+const REPEATING: [&str; 3] = [condition::READY, condition::RECONCILING, condition::STALLED];
+
 /// Whether `after` tells somebody more than `before` does.
 pub fn is_news(before: Option<&WorkspaceStatus>, after: &WorkspaceStatus) -> bool {
     before.is_none_or(|before| gist(before) != gist(after))
@@ -40,7 +43,7 @@ fn is_moving(condition: &Condition) -> bool {
 }
 
 fn reduce(condition: &mut Condition) {
-    if is_moving(condition) {
+    if is_moving(condition) || REPEATING.contains(&&*condition.type_) {
         condition.message.clear();
     }
     // Who waits, waits, whether or not a slot is free for a moment; and what is being made is on its way.

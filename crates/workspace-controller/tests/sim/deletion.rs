@@ -1,0 +1,229 @@
+//! Deletion: workloads and Services, then the policy, then the workspace; whatever stands in the way.
+
+use std::time::Duration;
+
+use otctl_kit::plan::Propagation;
+use otctl_types::condition;
+use serde_json::json;
+use testbed::fault::{What, at as call};
+use testbed::sim::Order;
+use testbed::world::Verb;
+use testbed::{Health, Sim, builders as bed, check};
+
+use crate::builders::{synced_image, workspace};
+use crate::controller::{
+    at, delete, edit, expect_sound, instance, is_ready, make_namespace, names, reason, told, world,
+};
+
+fn ready() -> Sim {
+    let mut sim = world(Order::Fixed);
+    synced_image(&sim.world, "debian");
+    workspace("lab").machine("db", "debian").container("api").create(&sim.world);
+    sim.settle();
+    assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
+    sim
+}
+
+fn expect_gone(sim: &Sim) {
+    for kind in ["Workspace", "Service", "Deployment", "VirtualMachine", "NetworkPolicy", "Pod"] {
+        assert_eq!(names(&sim.world, kind), [""; 0], "{kind}\n{}", sim.story);
+    }
+    assert_eq!(names(&sim.world, "PersistentVolumeClaim"), [""; 0], "\n{}", sim.story);
+    check::expect_none(&check::whole_history_of_workspaces(&sim.world));
+}
+
+#[test]
+fn the_policy_outlives_the_pods() {
+    let mut sim = ready();
+    delete(&sim.world, "lab");
+    sim.settle();
+    let gone: Vec<String> = sim.world.history(|history| {
+        let removed = history.iter().filter(|it| it.is_removal());
+        removed.map(|it| it.id.kind.clone()).collect()
+    });
+    let place = |kind: &str| gone.iter().rposition(|it| it == kind).unwrap();
+    assert!(place("Pod") < place("NetworkPolicy"), "{gone:?}");
+    expect_gone(&sim);
+}
+
+#[test]
+fn one_without_isolation_needs_no_finalizer_and_goes_at_once() {
+    let mut sim = world(Order::Fixed);
+    workspace("lab").container("api").with(|spec| spec.network.isolate = false).create(&sim.world);
+    sim.settle();
+    delete(&sim.world, "lab");
+    assert_eq!(names(&sim.world, "Workspace"), [""; 0]);
+    sim.settle();
+    expect_gone(&sim);
+}
+
+#[test]
+fn it_goes_from_every_state() {
+    for turns in 0..60 {
+        let mut sim = world(Order::Fixed);
+        synced_image(&sim.world, "debian");
+        workspace("lab").machine("db", "debian").container("api").create(&sim.world);
+        (0..turns).for_each(|_| {
+            sim.step();
+        });
+        delete(&sim.world, "lab");
+        sim.settle();
+        expect_gone(&sim);
+    }
+}
+
+#[test]
+fn a_restart_at_each_turn_of_a_deletion_loses_nothing() {
+    for turns in 0..40 {
+        let mut sim = ready();
+        delete(&sim.world, "lab");
+        (0..turns).for_each(|_| {
+            sim.step();
+        });
+        sim.kill("controller");
+        sim.settle();
+        expect_gone(&sim);
+    }
+}
+
+#[test]
+fn a_child_whose_deletion_is_refused_is_told_and_tried_again() {
+    let refusal = testbed::fault::Answer {
+        status: 403,
+        reason: "Forbidden".to_owned(),
+        retry_after: None,
+        body: None,
+    };
+    let fault = call("delete Deployment").times(5).then(What::Answer(refusal));
+    let mut sim = ready().with_fault(fault);
+    delete(&sim.world, "lab");
+    sim.run_until("it is told", |world| {
+        told(world, "lab").contains("Deployment labs/lab--api was refused")
+    });
+    assert_eq!(reason(&sim.world, "lab", condition::DELETING), "Deleting");
+    sim.settle();
+    assert_eq!(sim.faults().unmet(), [""; 0]);
+    expect_gone(&sim);
+}
+
+#[test]
+fn children_that_are_gone_already_are_a_success() {
+    let mut sim = ready();
+    sim.pause("controller");
+    delete(&sim.world, "lab");
+    for (kind, name) in
+        [("Deployment", "lab--api"), ("Service", "lab--api"), ("NetworkPolicy", "lab--network")]
+    {
+        sim.world.delete(kind, &at(name), Propagation::Background);
+    }
+    sim.resume("controller");
+    sim.settle();
+    for kind in ["Workspace", "Service", "Deployment", "VirtualMachine", "NetworkPolicy", "Pod"] {
+        assert_eq!(names(&sim.world, kind), [""; 0], "{kind}\n{}", sim.story);
+    }
+}
+
+#[test]
+fn a_pod_that_does_not_end_keeps_the_policy_and_is_named() {
+    let mut sim = ready();
+    let pod = names(&sim.world, "Pod")[0].clone();
+    sim.world.edit("Pod", &at(&pod), |it| it["metadata"]["finalizers"] = json!(["somebody/else"]));
+    delete(&sim.world, "lab");
+    sim.quiesce();
+    assert_eq!(names(&sim.world, "Pod"), [pod.clone()]);
+    assert_eq!(names(&sim.world, "NetworkPolicy"), ["lab--network"]);
+    sim.advance(Duration::from_secs(60));
+    let message = crate::controller::status(&sim.world, "lab").message.unwrap();
+    assert_eq!(message, format!("these pods do not end: {pod}"), "\n{}", sim.story);
+    sim.world.edit("Pod", &at(&pod), |it| it["metadata"]["finalizers"] = json!([]));
+    sim.settle();
+    expect_gone(&sim);
+}
+
+#[test]
+fn one_of_the_same_name_follows_at_once() {
+    let mut sim = ready();
+    delete(&sim.world, "lab");
+    sim.run_until("it is gone", |world| names(world, "Workspace").is_empty());
+    workspace("lab").container("api").create(&sim.world);
+    sim.settle();
+    assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
+    expect_sound(&sim);
+}
+
+/// The namespace is deleted while workspaces are in it in every phase.
+#[test]
+fn a_namespace_that_goes_takes_everything_and_they_go_on_when_it_is_back() {
+    let mut sim = world(Order::Fixed);
+    synced_image(&sim.world, "debian");
+    sim.world.fare("never", Health::NeverReady);
+    for number in 0..5 {
+        workspace(&format!("ready-{number}"))
+            .machine("db", "debian")
+            .container("api")
+            .create(&sim.world);
+    }
+    workspace("waiting").machine("db", "nowhere").create(&sim.world);
+    workspace("starting").container("never").create(&sim.world);
+    workspace("paused").container("api").create(&sim.world);
+    sim.quiesce();
+    edit(&sim.world, "paused", |spec| spec.suspended = true);
+    sim.quiesce();
+    let from = sim.world.revision();
+    sim.world.delete("Namespace", &bed::key("labs"), Propagation::Background);
+    sim.settle();
+    assert_eq!(names(&sim.world, "Namespace"), [""; 0], "\n{}", sim.story);
+    let refused = sim.story.lines_with("because it is being terminated");
+    assert_eq!(refused, [""; 0], "nothing is made in it");
+    let made = sim.world.history(|history| {
+        let later = history.iter().filter(|it| it.revision > from && it.verb == Verb::Created);
+        later.filter(|it| it.by == "controller" && it.id.kind != "Event").count()
+    });
+    assert_eq!(made, 0, "\n{}", sim.story);
+    for name in ["ready-0", "ready-4", "starting"] {
+        assert_eq!(reason(&sim.world, name, condition::READY), "NamespaceNotFound", "{name}");
+    }
+    delete(&sim.world, "ready-4");
+    sim.settle();
+    assert!(!names(&sim.world, "Workspace").contains(&"ready-4".to_owned()), "\n{}", sim.story);
+    sim.world.fare("never", Health::Fine);
+    make_namespace(&sim.world);
+    synced_image(&sim.world, "debian");
+    synced_image(&sim.world, "nowhere");
+    sim.settle();
+    for name in ["ready-0", "ready-3", "starting", "waiting"] {
+        assert!(is_ready(&sim.world, name), "{name}\n{}", sim.story);
+    }
+}
+
+#[test]
+fn a_namespace_that_does_not_empty_is_told_as_going() {
+    let mut sim = ready();
+    sim.world.create_value(json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "stuck", "namespace": "labs", "finalizers": ["somebody/else"]},
+    }));
+    sim.world.delete("Namespace", &bed::key("labs"), Propagation::Background);
+    sim.quiesce();
+    assert_eq!(reason(&sim.world, "lab", condition::READY), "NamespaceTerminating");
+    assert!(told(&sim.world, "lab").starts_with("Provisioning (NamespaceTerminating"));
+    delete(&sim.world, "lab");
+    sim.settle();
+    assert_eq!(names(&sim.world, "Workspace"), [""; 0], "\n{}", sim.story);
+}
+
+#[test]
+fn a_namespace_that_is_not_served_any_more_holds_no_deletion_up() {
+    let mut sim = Sim::new(Order::Fixed).with_process("controller", instance);
+    crate::controller::furnish(&sim.world);
+    workspace("lab").container("api").create(&sim.world);
+    sim.settle();
+    // As a chart that listed another namespace before would have left it.
+    sim.world.edit("Workspace", &bed::key("lab"), |it| {
+        it["status"]["namespace"] = json!("elsewhere");
+    });
+    delete(&sim.world, "lab");
+    sim.settle();
+    assert_eq!(names(&sim.world, "Workspace"), [""; 0], "\n{}", sim.story);
+    assert_eq!(names(&sim.world, "Deployment"), [""; 0], "owner references do the rest");
+}
