@@ -5,12 +5,15 @@
 
 mod builders;
 mod controller;
+mod crash_points;
 mod deletion;
 mod edits;
 mod faults;
 mod healing;
 mod images;
 mod life;
+mod orders;
 mod queue;
 mod strangers;
 mod suspend;
+mod writes;
