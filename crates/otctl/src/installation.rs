@@ -1,8 +1,8 @@
-//! What the demo and `up` put on a cluster: the kinds, the policy, the controller's account with exactly the rights of
-//! its list, and the controller as a process of its own under that account.
+//! What the demo and `up` put on a cluster: the kinds, the policy, each controller's account with exactly the rights of
+//! its list, and the controllers as processes of their own under those accounts.
 
 mod controller;
-mod deletion;
+mod guards;
 mod rights;
 
 use std::collections::BTreeMap;
@@ -22,7 +22,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub(crate) use self::controller::own_program;
-pub use self::controller::{ControllerProcess, Launch};
+pub use self::controller::{Controller, ControllerProcess, Launch};
+
+/// Where Workspaces are made that say nothing else.
+pub const WORKSPACE_NAMESPACE: &str = "labs";
 
 /// Who applies what is installed.
 const FIELD_MANAGER: &str = "otctl";
@@ -33,7 +36,8 @@ const LISTED_WITHIN: Duration = Duration::from_secs(30);
 /// Entries of the policy ConfigMap.
 pub type Policy = BTreeMap<String, String>;
 
-/// Installs the kinds, the policy and the controller's account; the namespaces `others` as well.
+/// Installs the kinds, the policy and the controllers' accounts; also the namespaces `others`, in which Workspaces may be
+/// made.
 ///
 /// # Errors
 /// What could not be applied.
@@ -44,15 +48,16 @@ pub async fn apply(client: &Client, policy: Policy, others: &[&str]) -> anyhow::
         apply_object(&Api::all(client.clone()), &namespace).await?;
     }
     apply_policy(client, policy).await?;
-    rights::apply(client).await
+    rights::apply(client, others).await
 }
 
-/// Refuses to delete a ledger by mistake, as the chart does by default.
+/// Refuses what the charts refuse by default: to delete a ledger by mistake, to set the label of workspaces, to ask by a
+/// Workspace for what one may not do.
 ///
 /// # Errors
-/// When its objects cannot be applied.
-pub(crate) async fn guard_deletion(client: &Client) -> anyhow::Result<()> {
-    deletion::apply(client).await
+/// When the policies cannot be applied.
+pub async fn guard(client: &Client) -> anyhow::Result<()> {
+    guards::apply(client).await
 }
 
 /// Applies every kind, waits until each is served, and gives their names.

@@ -12,12 +12,12 @@ use local_cluster::storage::{IMMEDIATE_CLASS, SNAPSHOT_CLASS, WAITING_CLASS};
 
 use super::demo::{logs, start_cluster};
 use crate::cli::LocalArgs;
-use crate::installation::{self, ControllerProcess, Launch, Policy, own_program};
+use crate::installation::{
+    self, Controller, ControllerProcess, Launch, Policy, WORKSPACE_NAMESPACE, own_program,
+};
 use crate::out;
 use crate::signals::Interruption;
 
-/// Where the hints put things.
-const NAMESPACE: &str = "labs";
 /// Before a controller that ended is started again.
 const BACKOFF: Duration = Duration::from_secs(1);
 
@@ -33,7 +33,7 @@ pub(crate) async fn run(args: LocalArgs) -> anyhow::Result<ExitCode> {
     Ok(code)
 }
 
-/// Runs until it is dropped; an error if it cannot start, or the controller cannot.
+/// Runs until it is dropped; an error if it cannot start, or a controller cannot.
 async fn serve(args: LocalArgs) -> anyhow::Error {
     match try_serve(args).await {
         Ok(never) => match never {},
@@ -45,23 +45,53 @@ async fn try_serve(args: LocalArgs) -> anyhow::Result<std::convert::Infallible> 
     let cluster = start_cluster(args).await?;
     let server = ImageServer::start().await?;
     COMPLETE.iter().for_each(|fixture| server.add(fixture.name, Content::bytes(fixture.bytes)));
-    installation::apply(&cluster.admin(), policy(&server), &[NAMESPACE]).await?;
-    installation::guard_deletion(&cluster.admin()).await?;
-    let mut launch = Launch::on(&cluster, own_program()?).await?;
-    let mut controller = ControllerProcess::start(&launch)?;
-    out::line(&hints(&cluster, &server, &controller));
-    for starts in 2.. {
-        let ended = controller.ends().await;
-        if !controller.has_listened() {
-            return Err(ended.context("the controller cannot run here"));
-        }
-        tokio::time::sleep(BACKOFF).await;
-        // As its Deployment would; what the last one said stays.
-        launch.log.set_file_name(format!("diskimage-controller-{starts}.log"));
-        out::line(&format!("{ended:#}\nIt is started again; its log is {}", launch.log.display()));
-        controller = ControllerProcess::start(&launch)?;
+    installation::apply(&cluster.admin(), policy(&server), &[WORKSPACE_NAMESPACE]).await?;
+    installation::guard(&cluster.admin()).await?;
+    let [images, workspaces] = [
+        Kept::start(Controller::Diskimage, &cluster).await?,
+        Kept::start(Controller::Workspace, &cluster).await?,
+    ];
+    out::line(&hints(&cluster, &server, [&images, &workspaces]));
+    tokio::select! {
+        ended = images.keep() => Err(ended),
+        ended = workspaces.keep() => Err(ended),
     }
-    anyhow::bail!("the controller was started too often")
+}
+
+/// A controller that is started again whenever it ends, as its Deployment would.
+struct Kept {
+    launch: Launch,
+    process: ControllerProcess,
+}
+
+impl Kept {
+    async fn start(controller: Controller, cluster: &LocalCluster) -> anyhow::Result<Self> {
+        let launch = Launch::of(controller, cluster, own_program()?).await?;
+        let process = ControllerProcess::start(&launch)?;
+        Ok(Self { launch, process })
+    }
+
+    /// Why it cannot run here; that it ends, once it has come to work, is no reason.
+    async fn keep(mut self) -> anyhow::Error {
+        let account = self.launch.controller.account();
+        let mut starts = 1;
+        loop {
+            let ended = self.process.ends().await;
+            if !self.process.has_listened() {
+                return ended.context(format!("the {account} cannot run here"));
+            }
+            tokio::time::sleep(BACKOFF).await;
+            starts += 1;
+            // What the last one said stays.
+            self.launch.log.set_file_name(format!("{account}-{starts}.log"));
+            let log = self.launch.log.display();
+            out::line(&format!("{ended:#}\nThe {account} is started again; its log is {log}"));
+            match ControllerProcess::start(&self.launch) {
+                Ok(process) => self.process = process,
+                Err(error) => return error,
+            }
+        }
+    }
 }
 
 /// Any source may be tried, and the local server, which is on loopback, is listed by name.
@@ -79,43 +109,45 @@ fn allowed_hosts(server: &ImageServer) -> String {
     format!("https://*, http://*, http://{}", server.address())
 }
 
-fn hints(cluster: &LocalCluster, server: &ImageServer, controller: &ControllerProcess) -> String {
-    let images = COMPLETE.map(|fixture| format!("    {}", server.url(fixture.name))).join("\n");
+fn hints(cluster: &LocalCluster, server: &ImageServer, [images, workspaces]: [&Kept; 2]) -> String {
+    let urls = COMPLETE.map(|fixture| format!("    {}", server.url(fixture.name))).join("\n");
     format!(
         "
-The control plane is up, with a controller and an image server, until Ctrl-C. In another terminal:
+The control plane is up, with its controllers and an image server, until Ctrl-C. In another terminal:
 
   export KUBECONFIG={kubeconfig}
 {tools}
   kubectl apply -f - <<'END'
 apiVersion: pelotech.ot/v1alpha1
 kind: VMDiskImage
-metadata: {{name: debian, namespace: {NAMESPACE}}}
+metadata: {{name: debian, namespace: {WORKSPACE_NAMESPACE}}}
 spec: {{url: '{url}', sourceType: http}}
 END
   {otctl} queue
-  {otctl} describe -n {NAMESPACE} vmdi/debian
-  kubectl -n {NAMESPACE} get vmdi
-  kubectl -n {NAMESPACE} wait --for=condition=Ready vmdi/debian
+  {otctl} describe -n {WORKSPACE_NAMESPACE} vmdi/debian
+  kubectl -n {WORKSPACE_NAMESPACE} get vmdi
+  kubectl -n {WORKSPACE_NAMESPACE} wait --for=condition=Ready vmdi/debian
   kubectl -n sync-operator edit configmap sync-operator-policy
 
 Classes: storage class {IMMEDIATE_CLASS} (or {WAITING_CLASS}), snapshot class {SNAPSHOT_CLASS}; the policy names the
 first and the last as defaults. The image server has
-{images}
+{urls}
 A server of your own on this machine must be listed by name, such as one at http://127.0.0.1:8000:
   kubectl -n sync-operator patch configmap sync-operator-policy --type merge \\
     -p '{{\"data\": {{\"allowedSourceHosts\": \"{allowed}, http://127.0.0.1:8000\"}}}}'
 
-Logs: the controller's {log}
-      a pod's         {state}/nodes/NODE/logs/NAMESPACE_POD_UID.log (`kubectl logs` finds no kubelet here)
-      Kubernetes'     {state}/logs/
+Logs: the controllers' {images}
+                       {workspaces}
+      a pod's          {state}/nodes/NODE/logs/NAMESPACE_POD_UID.log (`kubectl logs` finds no kubelet here)
+      Kubernetes'      {state}/logs/
 ",
         kubeconfig = cluster.kubeconfig_path().display(),
         tools = tools(),
         otctl = own_name(),
         url = server.url(PLAIN.name),
         allowed = allowed_hosts(server),
-        log = controller.log().display(),
+        images = images.process.log().display(),
+        workspaces = workspaces.process.log().display(),
         state = cluster.state_dir().display(),
     )
 }

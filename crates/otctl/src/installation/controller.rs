@@ -1,4 +1,4 @@
-//! The disk image controller as a process of its own, under its own account: what runs in a cluster, without the pod.
+//! A controller as a process of its own, under its own account: what runs in a cluster, without the pod.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,59 @@ use anyhow::Context as _;
 use local_cluster::LocalCluster;
 use local_cluster::guard::{Guard, GuardedProcess};
 use nix::sys::signal::Signal;
-use otctl_types::names::{DEFAULT_NAMESPACE, DISKIMAGE_CONTROLLER};
+use otctl_kit::rbac::Rights;
+use otctl_types::names::{DEFAULT_NAMESPACE, DISKIMAGE_CONTROLLER, WORKSPACE_CONTROLLER};
+
+use super::WORKSPACE_NAMESPACE;
 
 /// Between SIGTERM and SIGKILL: it gives its lease back in less.
 const GRACE: Duration = Duration::from_secs(3);
 
+/// A controller that an installation runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Controller {
+    /// Of disk images.
+    Diskimage,
+    /// Of workspaces.
+    Workspace,
+}
+
+impl Controller {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Diskimage, Self::Workspace];
+
+    /// Its account, after which its lease and its log are called too.
+    #[must_use]
+    pub fn account(self) -> &'static str {
+        match self {
+            Self::Diskimage => DISKIMAGE_CONTROLLER,
+            Self::Workspace => WORKSPACE_CONTROLLER,
+        }
+    }
+
+    pub(super) fn rights(self) -> &'static Rights {
+        match self {
+            Self::Diskimage => &diskimage_controller::rbac::RIGHTS,
+            Self::Workspace => &workspace_controller::rbac::RIGHTS,
+        }
+    }
+
+    /// What `run-controller` calls it, and the flags without which it does not start.
+    fn command(self) -> Vec<String> {
+        match self {
+            Self::Diskimage => vec!["diskimage".to_owned()],
+            Self::Workspace => {
+                vec!["workspace".to_owned(), format!("--default-namespace={WORKSPACE_NAMESPACE}")]
+            }
+        }
+    }
+}
+
 /// What a controller is started with.
 #[derive(Debug, Clone)]
 pub struct Launch {
+    /// Which one.
+    pub controller: Controller,
     /// The program that holds every other one: `otctl`.
     pub program: PathBuf,
     /// The way into the cluster, with the account's rights.
@@ -30,15 +75,28 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// On this cluster, under the controller's own account, which must exist.
+    /// The controller of disk images on this cluster, under its own account, which must exist.
     ///
     /// # Errors
     /// When the account gets no token.
     pub async fn on(cluster: &LocalCluster, program: PathBuf) -> anyhow::Result<Self> {
-        let kubeconfig =
-            cluster.service_account_kubeconfig(DEFAULT_NAMESPACE, DISKIMAGE_CONTROLLER).await?;
-        let log = cluster.state_dir().join("logs").join("diskimage-controller.log");
-        Ok(Self { program, kubeconfig, log, flags: Vec::new(), environment: Vec::new() })
+        Self::of(Controller::Diskimage, cluster, program).await
+    }
+
+    /// A controller on this cluster, under its own account, which must exist.
+    ///
+    /// # Errors
+    /// When the account gets no token.
+    pub async fn of(
+        controller: Controller,
+        cluster: &LocalCluster,
+        program: PathBuf,
+    ) -> anyhow::Result<Self> {
+        let account = controller.account();
+        let kubeconfig = cluster.service_account_kubeconfig(DEFAULT_NAMESPACE, account).await?;
+        let log = cluster.state_dir().join("logs").join(format!("{account}.log"));
+        let (flags, environment) = (Vec::new(), Vec::new());
+        Ok(Self { controller, program, kubeconfig, log, flags, environment })
     }
 }
 
@@ -121,7 +179,8 @@ pub(crate) fn own_program() -> anyhow::Result<PathBuf> {
 }
 
 fn arguments(launch: &Launch) -> Vec<String> {
-    let mut arguments = vec!["run-controller".to_owned(), "diskimage".to_owned()];
+    let mut arguments = vec!["run-controller".to_owned()];
+    arguments.extend(launch.controller.command());
     arguments.extend([
         format!("--kubeconfig={}", launch.kubeconfig.display()),
         format!("--namespace={DEFAULT_NAMESPACE}"),

@@ -1,64 +1,99 @@
-//! The controller's service account and its roles, built from the list that the chart's are generated from.
+//! The controllers' service accounts and their roles, built from the lists that the charts' are generated from.
 
-use diskimage_controller::rbac::RIGHTS;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{
     ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject,
 };
 use kube::api::ObjectMeta;
 use kube::{Api, Client};
-use otctl_types::names::{DEFAULT_NAMESPACE, DEFAULT_POLICY_NAME, DISKIMAGE_CONTROLLER};
+use otctl_kit::rbac::Rights;
+use otctl_types::names::{DEFAULT_NAMESPACE, DEFAULT_POLICY_NAME};
 
-use super::{apply_object, named};
+use super::{Controller, apply_object, named};
 
-/// The name of the role that reads the policy.
-const POLICY_READER: &str = "diskimage-controller-policy";
+/// Where Events about cluster-scoped objects are.
+const EVENTS_NAMESPACE: &str = "default";
 
-/// Makes the account and gives it its rights.
-pub(super) async fn apply(client: &Client) -> anyhow::Result<()> {
-    let here = DEFAULT_NAMESPACE;
-    let account =
-        ServiceAccount { metadata: metadata(DISKIMAGE_CONTROLLER), ..ServiceAccount::default() };
-    apply_object(&Api::namespaced(client.clone(), here), &account).await?;
-    let cluster = ClusterRole {
-        metadata: named(DISKIMAGE_CONTROLLER),
-        rules: Some(RIGHTS.cluster_rules()),
-        aggregation_rule: None,
-    };
-    apply_object(&Api::all(client.clone()), &cluster).await?;
-    apply_object(&Api::all(client.clone()), &cluster_binding()).await?;
-    let policy_rules = RIGHTS.policy_rules(DEFAULT_POLICY_NAME);
-    for (name, rules) in
-        [(DISKIMAGE_CONTROLLER, RIGHTS.installation_rules()), (POLICY_READER, policy_rules)]
-    {
-        apply_object(&Api::namespaced(client.clone(), here), &role(name, rules)).await?;
-        apply_object(&Api::namespaced(client.clone(), here), &binding(name)).await?;
+/// Makes the account of each controller and gives it its rights; in these namespaces Workspaces may be made.
+pub(super) async fn apply(client: &Client, served: &[&str]) -> anyhow::Result<()> {
+    for controller in Controller::ALL {
+        let account = Account { client, name: controller.account(), rights: controller.rights() };
+        account.apply(served).await?;
     }
     Ok(())
 }
 
-fn metadata(name: &str) -> ObjectMeta {
-    ObjectMeta { namespace: Some(DEFAULT_NAMESPACE.to_owned()), ..named(name) }
+/// One account and what it may do.
+struct Account<'a> {
+    client: &'a Client,
+    name: &'static str,
+    rights: &'static Rights,
 }
 
-fn role(name: &str, rules: Vec<PolicyRule>) -> Role {
-    Role { metadata: metadata(name), rules: Some(rules) }
-}
+impl Account<'_> {
+    async fn apply(&self, served: &[&str]) -> anyhow::Result<()> {
+        let account = ServiceAccount {
+            metadata: metadata(DEFAULT_NAMESPACE, self.name),
+            ..ServiceAccount::default()
+        };
+        apply_object(&Api::namespaced(self.client.clone(), DEFAULT_NAMESPACE), &account).await?;
+        self.in_cluster(self.rights.cluster_rules()).await?;
+        let (name, served_role) = (self.name, format!("{}-served", self.name));
+        for namespace in served {
+            self.within(namespace, &served_role, self.rights.served_rules()).await?;
+        }
+        let events = format!("{name}-events");
+        self.within(EVENTS_NAMESPACE, &events, self.rights.event_rules()).await?;
+        self.within(DEFAULT_NAMESPACE, name, self.rights.installation_rules()).await?;
+        let policy = format!("{name}-policy");
+        let rules = self.rights.policy_rules(DEFAULT_POLICY_NAME);
+        self.within(DEFAULT_NAMESPACE, &policy, rules).await
+    }
 
-fn binding(name: &str) -> RoleBinding {
-    RoleBinding {
-        metadata: metadata(name),
-        role_ref: reference("Role", name),
-        subjects: Some(vec![subject()]),
+    async fn in_cluster(&self, rules: Vec<PolicyRule>) -> anyhow::Result<()> {
+        let role =
+            ClusterRole { metadata: named(self.name), rules: Some(rules), aggregation_rule: None };
+        apply_object(&Api::all(self.client.clone()), &role).await?;
+        let binding = ClusterRoleBinding {
+            metadata: named(self.name),
+            role_ref: reference("ClusterRole", self.name),
+            subjects: Some(vec![self.subject()]),
+        };
+        apply_object(&Api::all(self.client.clone()), &binding).await
+    }
+
+    /// A role in a namespace; none where there is nothing in it.
+    async fn within(
+        &self,
+        namespace: &str,
+        name: &str,
+        rules: Vec<PolicyRule>,
+    ) -> anyhow::Result<()> {
+        if rules.is_empty() {
+            return Ok(());
+        }
+        let role = Role { metadata: metadata(namespace, name), rules: Some(rules) };
+        apply_object(&Api::namespaced(self.client.clone(), namespace), &role).await?;
+        let binding = RoleBinding {
+            metadata: metadata(namespace, name),
+            role_ref: reference("Role", name),
+            subjects: Some(vec![self.subject()]),
+        };
+        apply_object(&Api::namespaced(self.client.clone(), namespace), &binding).await
+    }
+
+    fn subject(&self) -> Subject {
+        Subject {
+            kind: "ServiceAccount".to_owned(),
+            namespace: Some(DEFAULT_NAMESPACE.to_owned()),
+            name: self.name.to_owned(),
+            api_group: None,
+        }
     }
 }
 
-fn cluster_binding() -> ClusterRoleBinding {
-    ClusterRoleBinding {
-        metadata: named(DISKIMAGE_CONTROLLER),
-        role_ref: reference("ClusterRole", DISKIMAGE_CONTROLLER),
-        subjects: Some(vec![subject()]),
-    }
+fn metadata(namespace: &str, name: &str) -> ObjectMeta {
+    ObjectMeta { namespace: Some(namespace.to_owned()), ..named(name) }
 }
 
 fn reference(kind: &str, name: &str) -> RoleRef {
@@ -66,14 +101,5 @@ fn reference(kind: &str, name: &str) -> RoleRef {
         api_group: "rbac.authorization.k8s.io".to_owned(),
         kind: kind.to_owned(),
         name: name.to_owned(),
-    }
-}
-
-fn subject() -> Subject {
-    Subject {
-        kind: "ServiceAccount".to_owned(),
-        namespace: Some(DEFAULT_NAMESPACE.to_owned()),
-        name: DISKIMAGE_CONTROLLER.to_owned(),
-        api_group: None,
     }
 }
