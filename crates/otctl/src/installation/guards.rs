@@ -93,7 +93,8 @@ mod tests {
             let (policy, binding) = objects(template).unwrap();
             assert_eq!(binding.spec.unwrap().policy_name, policy.metadata.name);
             let spec = policy.spec.unwrap();
-            let [_] = &spec.validations.unwrap()[..] else { panic!("there is one rule") };
+            let rules = spec.validations.unwrap();
+            assert!(rules.iter().all(|rule| rule.reason.as_deref() == Some("Forbidden")));
             assert_eq!(spec.failure_policy.as_deref(), Some("Fail"));
         }
     }

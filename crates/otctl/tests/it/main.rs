@@ -36,6 +36,7 @@ mod strangers;
 mod timeline;
 mod up;
 mod volumes;
+mod workspaces;
 mod writes;
 
 use std::process::{Command, Output};
