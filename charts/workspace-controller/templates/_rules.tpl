@@ -13,11 +13,11 @@
 - apiGroups: ["pelotech.ot"]
   resources: ["workspaces/finalizers"]
   verbs: ["update"]
-# the ledger is read, and made by an apply of its name alone.
+# the ledger is watched, and made by an apply of its name alone.
 - apiGroups: ["pelotech.ot"]
   resources: ["admissionqueues"]
   resourceNames: ["workspaces"]
-  verbs: ["get", "list", "watch", "create", "patch"]
+  verbs: ["list", "watch", "create", "patch"]
 # slots are taken and given back by compare-and-swap.
 - apiGroups: ["pelotech.ot"]
   resources: ["admissionqueues/status"]

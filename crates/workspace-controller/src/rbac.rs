@@ -34,8 +34,8 @@ pub const RIGHTS: Rights = Rights {
             group: GROUP,
             resources: &["admissionqueues"],
             names: &[WORKSPACE_QUEUE],
-            verbs: &["get", "list", "watch", "create", "patch"],
-            because: "the ledger is read, and made by an apply of its name alone",
+            verbs: &["list", "watch", "create", "patch"],
+            because: "the ledger is watched, and made by an apply of its name alone",
         },
         Rule {
             group: GROUP,

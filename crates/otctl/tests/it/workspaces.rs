@@ -3,6 +3,7 @@
 mod carriers;
 mod label;
 mod queue;
+mod rights;
 mod users;
 
 use kube::api::{Api, DynamicObject, PostParams};
