@@ -85,8 +85,7 @@ pub(crate) static KEYS: [Key; 20] = [
 ];
 
 /// Keys that are read and checked, and that this version does not act on.
-pub const NOT_ACTED_ON: [&str; 4] =
-    ["workspaceConcurrency", "provisioningTimeout", "pruneUnusedAfter", "importEngine"];
+pub const NOT_ACTED_ON: [&str; 2] = ["pruneUnusedAfter", "importEngine"];
 
 /// What a person needs to know to set a key; for generated reference pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
