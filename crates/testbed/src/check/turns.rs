@@ -224,7 +224,7 @@ mod tests {
             self
         }
 
-        fn status(self, name: &str, fields: Value) -> Self {
+        fn status(self, name: &str, fields: &Value) -> Self {
             let target = otctl_kit::cluster::Target::new::<otctl_types::Workspace>(None, name);
             let patch = json!({"status": fields});
             let request = otctl_kit::cluster::Request::PatchStatus { target, patch };
@@ -233,11 +233,11 @@ mod tests {
         }
 
         fn open(self, name: &str) -> Self {
-            self.status(name, json!({"lastTurn": 1, "openTurn": {"number": 1}}))
+            self.status(name, &json!({"lastTurn": 1, "openTurn": {"number": 1}}))
         }
 
         fn close(self, name: &str) -> Self {
-            self.status(name, json!({"openTurn": null}))
+            self.status(name, &json!({"openTurn": null}))
         }
 
         fn found(&self, find: fn(&[Version]) -> Vec<String>, wanted: &str) {
@@ -250,8 +250,8 @@ mod tests {
 
     #[test]
     fn a_history_by_the_book_has_no_violations() {
-        let book = Book::new().status("a", json!({"ticket": "1"})).active(1, &["a"]).open("a");
-        let book = book.status("b", json!({"ticket": "2"})).close("a").active(1, &["b"]).open("b");
+        let book = Book::new().status("a", &json!({"ticket": "1"})).active(1, &["a"]).open("a");
+        let book = book.status("b", &json!({"ticket": "2"})).close("a").active(1, &["b"]).open("b");
         book.close("b").active(1, &[]).found(intact, "");
     }
 
@@ -273,18 +273,18 @@ mod tests {
             .found(turns_have_entries, "turn 1 of a has no slot");
         let twice = Book::new().active(1, &["a"]).open("a").close("a").open("a");
         twice.found(opened_once, "turn 1 of a again");
-        let back = Book::new().open("a").status("a", json!({"lastTurn": 0}));
+        let back = Book::new().open("a").status("a", &json!({"lastTurn": 0}));
         back.found(turns_only_grow, "lastTurn of a fell from 1 to 0");
     }
 
     #[test]
     fn overtaking_is_found_and_passing_over_is_not() {
-        let waiting = || Book::new().status("a", json!({"ticket": "1"}));
+        let waiting = || Book::new().status("a", &json!({"ticket": "1"}));
         waiting().active(1, &["b"]).found(fair_admission, "b (2) was admitted before a (1)");
         let admitted = json!([{"type": "Admitted", "status": "False", "reason": "AwaitingImages"}]);
-        let passed_over = waiting().active(1, &["b"]).status("a", json!({"conditions": admitted}));
+        let passed_over = waiting().active(1, &["b"]).status("a", &json!({"conditions": admitted}));
         passed_over.found(fair_admission, "");
-        let inverted = Book::new().status("a", json!({"ticket": "2"}));
-        inverted.status("b", json!({"ticket": "1"})).found(intact, "a has first ticket 2");
+        let inverted = Book::new().status("a", &json!({"ticket": "2"}));
+        inverted.status("b", &json!({"ticket": "1"})).found(intact, "a has first ticket 2");
     }
 }

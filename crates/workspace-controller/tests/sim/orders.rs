@@ -10,7 +10,7 @@ use crate::controller::{
 };
 
 /// Seeds of each kind of order.
-const SEEDS: u64 = 20;
+const SEEDS: u64 = 10;
 
 fn orders() -> impl Iterator<Item = Order> {
     (0..SEEDS).map(Order::Shuffled).chain((0..SEEDS).map(Order::Interleaved))
