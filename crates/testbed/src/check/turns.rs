@@ -218,9 +218,11 @@ mod tests {
                 json!({"namespace": "", "name": name, "uid": uid, "attempt": 1, "ticket": ticket})
             };
             let entries: Vec<Value> = names.iter().map(entry).collect();
-            self.world.edit("AdmissionQueue", &key("workspaces"), |queue| {
-                queue["status"] = json!({"limit": limit, "active": entries});
-            });
+            let mut queue = self.world.get("AdmissionQueue", &key("workspaces")).unwrap();
+            queue["status"] = json!({"limit": limit, "active": entries});
+            let queue = serde_json::from_value(queue).unwrap();
+            let request = otctl_kit::cluster::Request::ReplaceStatus(Box::new(queue));
+            self.world.request("controller", request).unwrap();
             self
         }
 
