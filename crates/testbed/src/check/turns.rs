@@ -3,13 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use otctl_types::names::ENTRY_LABEL;
 use policy::Ticket;
 use serde_json::{Value, json};
 
 use super::ledger::{entries_added, first_tickets_in_order, ledger_write};
 use super::replay::Replay;
-use crate::json::{is_deleting, items, text, uid};
-use crate::world::Version;
+use crate::json::{controller, is_deleting, items, text, uid};
+use crate::world::{Verb, Version};
 
 /// What must hold while only the controllers write the ledger and statuses.
 #[must_use]
@@ -103,6 +104,26 @@ pub fn opened_once(history: &[Version]) -> Vec<String> {
         if is_new && !opened.insert((uid(object), number)) {
             let name = &version.id.key;
             found.push(format!("at {}: turn {number} of {name} again", version.revision));
+        }
+    });
+    found
+}
+
+/// The first object of an entry is made while a turn of its workspace is open; so is its policy. Of two controllers at once,
+/// one with an old view may make what the other has put off: nothing fences a turn, and the limit of the ledger holds all the
+/// same.
+#[must_use]
+pub fn made_in_turns(history: &[Version]) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut made = BTreeSet::new();
+    Replay::walk(history, |world, version, _| {
+        let object = &version.object;
+        let owner = controller(object).filter(|it| it["kind"] == "Workspace");
+        let workspace = owner.and_then(|it| world.last_of(text(&it["uid"])));
+        let Some(workspace) = workspace.filter(|_| version.verb == Verb::Created) else { return };
+        let entry = text(&object["metadata"]["labels"][ENTRY_LABEL]);
+        if made.insert((uid(workspace), entry)) && open_turn(workspace).is_none() {
+            found.push(format!("at {}: {} outside of a turn", version.revision, version.id));
         }
     });
     found
@@ -277,6 +298,27 @@ mod tests {
         twice.found(opened_once, "turn 1 of a again");
         let back = Book::new().open("a").status("a", &json!({"lastTurn": 0}));
         back.found(turns_only_grow, "lastTurn of a fell from 1 to 0");
+    }
+
+    #[test]
+    fn a_child_that_is_made_outside_of_a_turn_is_found() {
+        let child = |book: &Book, name: &str| {
+            let uid = book.world.get("Workspace", &key("a")).unwrap()["metadata"]["uid"].clone();
+            let owner = json!({"kind": "Workspace", "name": "a", "uid": uid, "controller": true});
+            book.world.create_value(json!({
+                "apiVersion": "v1", "kind": "Service",
+                "metadata": {
+                    "name": name, "namespace": "labs", "ownerReferences": [owner],
+                    "labels": {ENTRY_LABEL: name},
+                },
+            }));
+        };
+        let book = Book::new().active(1, &["a"]).open("a");
+        child(&book, "in-time");
+        book.found(made_in_turns, "");
+        let book = book.close("a");
+        child(&book, "late");
+        book.found(made_in_turns, "Service labs/late outside of a turn");
     }
 
     #[test]
