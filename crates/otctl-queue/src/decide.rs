@@ -261,3 +261,6 @@ fn policy_of<L: Line>(observed: &Observed<L>) -> Policy {
         observed.ledger.as_ref().and_then(|queue| queue.status.clone()).unwrap_or_default();
     reading::read(&observed.document, &effective_policy(Some(&before))).policy
 }
+
+#[cfg(test)]
+mod tests;

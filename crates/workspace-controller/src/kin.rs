@@ -125,9 +125,10 @@ pub fn concerned(metadata: &ObjectMeta, workspaces: &Store<Workspace>) -> BTreeS
         let all = workspaces.all().into_iter();
         all.filter(|workspace| has_child(workspace, name)).map(|workspace| Key::of(&*workspace))
     };
-    let is_hashed = by_name.is_none() && name.starts_with("w-");
+    let owner = owner_key(metadata);
+    let is_hashed = owner.is_none() && by_name.is_none() && name.starts_with("w-");
     let by_hash = is_hashed.then(by_hash).into_iter().flatten();
-    owner_key(metadata).into_iter().chain(by_name).chain(by_hash).collect()
+    owner.into_iter().chain(by_name).chain(by_hash).collect()
 }
 
 /// Whether a child of `workspace` has that name; a claim's goes on with its revision.

@@ -23,6 +23,9 @@ use crate::machines::VirtualMachine;
 use crate::parts;
 use crate::workspace::observe::Observed;
 
+/// Kinds and names of children.
+pub type Names = BTreeSet<(String, String)>;
+
 /// What is known of a part.
 #[derive(Clone, Debug)]
 pub struct Report {
@@ -43,18 +46,20 @@ pub struct Report {
 }
 
 impl Observed {
-    /// What is known of each part, in the order of the spec, virtual machines first. What Deployments and machines that are
-    /// being changed say of themselves does not count.
-    pub fn reports(&self, changing: &BTreeSet<String>) -> Vec<Report> {
+    /// What is known of each part, in the order of the spec, virtual machines first. What Deployments and machines say of
+    /// themselves that are `touched` in this very pass, made or changed, does not count.
+    pub fn reports(&self, touched: &Names) -> Vec<Report> {
         let Some(workspace) = &self.workspace else { return Vec::new() };
         let said = |entry: &str, part: Part| {
-            let is_changing = changing.contains(&kin::child_name(workspace, entry));
-            if is_changing { being_changed() } else { part }
+            let name = kin::child_name(workspace, entry);
+            let mut kinds = [Deployment::kind(&()), VirtualMachine::kind(&())].into_iter();
+            let is_touched = kinds.any(|kind| touched.contains(&(kind.into_owned(), name.clone())));
+            if is_touched { touched_just_now() } else { part }
         };
         let machines = workspace.spec.virtual_machines.iter();
         let machines = machines.map(|entry| {
             let part = self.machine_says(entry).map(|part| said(&entry.name, part));
-            self.machine_part(entry, part)
+            self.machine_part(entry, part.as_ref(), touched)
         });
         let containers = workspace.spec.containers.iter();
         let containers = containers.map(|entry| {
@@ -90,20 +95,23 @@ impl Observed {
         entry.spec.instance.as_ref().map(|instance| aggregate::machine(instance, machine, &pods))
     }
 
-    fn machine_part(&self, entry: &MachineEntry, part: Option<Part>) -> Report {
+    fn machine_part(&self, entry: &MachineEntry, part: Option<&Part>, touched: &Names) -> Report {
         let of_disk = self.needs.disks.get(&entry.name).and_then(|disk| disk.lack(entry));
         let is_made = self.service(&entry.name).is_some()
             && (part.is_none() || self.machine(&entry.name).is_some());
-        let of_machine = part.as_ref().filter(|part| part.state != ContainerState::Running);
+        let of_machine = part.filter(|part| part.state != ContainerState::Running);
         let of_machine = of_machine.map(|part| lack("virtual machine", &entry.name, part));
         let lack = of_disk.or(of_machine);
         Report {
             is_ready: is_made && lack.is_none(),
             is_made,
-            is_degraded: part.as_ref().is_some_and(is_broken),
+            is_degraded: part.is_some_and(is_broken),
             runs_machine: part.is_some(),
             container: None,
-            machine: Some(self.machine_report(entry, lack.as_ref())),
+            machine: Some(VirtualMachineReport {
+                revision: self.revision(entry, touched),
+                ..self.machine_report(entry, lack.as_ref())
+            }),
             lack: lack.unwrap_or_else(|| Lack {
                 reason: Reason::Creating,
                 message: format!("virtual machine '{}' is being made", entry.name),
@@ -123,21 +131,24 @@ impl Observed {
             },
             message: lack.map(|lack| lack.message.clone()),
             image: Some(entry.spec.vm_disk_image_name.clone()),
-            revision: self.revision(entry),
+            revision: None,
             machine: machine.and_then(|status| status.printable_status.clone()),
             service: self.service(&entry.name).map(|service| service.name_any()),
         }
     }
 
-    /// The revision that is used; once it is, it stays on record.
-    fn revision(&self, entry: &MachineEntry) -> Option<String> {
+    /// The revision that is used, from the pass on in which a disk is made from it; once it is, it stays on record.
+    fn revision(&self, entry: &MachineEntry, touched: &Names) -> Option<String> {
         let workspace = self.workspace.as_ref()?;
         self.needs.made_from(workspace, entry).or_else(|| {
-            let is_used = entry.spec.instance.is_none() && self.service(&entry.name).is_some();
-            match self.needs.disks.get(&entry.name).filter(|_| is_used)? {
-                Disk::Available(current) => Some(current.revision.clone()),
-                _ => None,
-            }
+            let Disk::Available(current) = self.needs.disks.get(&entry.name)? else { return None };
+            let claim = kin::claim_name(workspace, &entry.name, &current.revision);
+            let kind = PersistentVolumeClaim::kind(&()).into_owned();
+            let is_used = match entry.spec.instance {
+                Some(_) => touched.contains(&(kind, claim)),
+                None => self.service(&entry.name).is_some(),
+            };
+            is_used.then(|| current.revision.clone())
         })
     }
 
@@ -217,11 +228,11 @@ impl Observed {
     }
 }
 
-fn being_changed() -> Part {
+fn touched_just_now() -> Part {
     Part {
         state: ContainerState::Progressing,
         reason: Reason::Progressing,
-        message: "its last change was made just now".to_owned(),
+        message: "it was made or changed just now".to_owned(),
     }
 }
 

@@ -135,7 +135,7 @@ mod tests {
     use crate::clock::VirtualClock;
     use crate::world::World;
 
-    fn world(spec: Value) -> World {
+    fn world(spec: &Value) -> World {
         let world = World::new(&VirtualClock::default());
         world.create_value(json!({
             "apiVersion": "pelotech.ot/v1alpha1", "kind": "Workspace", "metadata": {"name": "lab"}, "spec": spec,
@@ -165,13 +165,13 @@ mod tests {
 
     #[test]
     fn a_workload_before_its_policy_is_found() {
-        let bare = world(json!({}));
+        let bare = world(&json!({}));
         child(&bare, "Deployment", "lab--a");
         found(&bare, policies_come_first, "Deployment labs/lab--a before its policy");
-        let open = world(json!({"network": {"isolate": false}}));
+        let open = world(&json!({"network": {"isolate": false}}));
         child(&open, "Deployment", "lab--a");
         found(&open, policies_come_first, "");
-        let isolated = world(json!({}));
+        let isolated = world(&json!({}));
         child(&isolated, "NetworkPolicy", "lab--network");
         child(&isolated, "Deployment", "lab--a");
         found(&isolated, intact, "");
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_pod_without_its_label_is_found() {
-        let world = world(json!({}));
+        let world = world(&json!({}));
         child(&world, "NetworkPolicy", "lab--network");
         child(&world, "Deployment", "lab--a");
         let act = world.acts().into_iter().find(|act| act.actor == Actor::Workloads).unwrap();
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_policy_that_goes_before_a_pod_is_found() {
-        let world = world(json!({}));
+        let world = world(&json!({}));
         child(&world, "NetworkPolicy", "lab--network");
         let uid = world.get("Workspace", &key("lab")).unwrap()["metadata"]["uid"].clone();
         world.create_value(json!({
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn a_child_before_its_image_is_found() {
         let machine = json!({"name": "a", "spec": {"VMDiskImageName": "debian"}});
-        let world = world(json!({"virtualMachines": [machine]}));
+        let world = world(&json!({"virtualMachines": [machine]}));
         child(&world, "Service", "lab--a");
         found(&world, images_come_first, "Service labs/lab--a before image \"debian\"");
     }

@@ -3,13 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use otctl_types::names::ENTRY_LABEL;
 use policy::Ticket;
 use serde_json::{Value, json};
 
 use super::ledger::{entries_added, first_tickets_in_order, ledger_write};
 use super::replay::Replay;
-use crate::json::{is_deleting, items, text, uid};
-use crate::world::Version;
+use crate::json::{controller, is_deleting, items, text, uid};
+use crate::world::{Verb, Version};
 
 /// What must hold while only the controllers write the ledger and statuses.
 #[must_use]
@@ -103,6 +104,26 @@ pub fn opened_once(history: &[Version]) -> Vec<String> {
         if is_new && !opened.insert((uid(object), number)) {
             let name = &version.id.key;
             found.push(format!("at {}: turn {number} of {name} again", version.revision));
+        }
+    });
+    found
+}
+
+/// The first object of an entry is made while a turn of its workspace is open; so is its policy. Of two controllers at once,
+/// one with an old view may make what the other has put off: nothing fences a turn, and the limit of the ledger holds all the
+/// same.
+#[must_use]
+pub fn made_in_turns(history: &[Version]) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut made = BTreeSet::new();
+    Replay::walk(history, |world, version, _| {
+        let object = &version.object;
+        let owner = controller(object).filter(|it| it["kind"] == "Workspace");
+        let workspace = owner.and_then(|it| world.last_of(text(&it["uid"])));
+        let Some(workspace) = workspace.filter(|_| version.verb == Verb::Created) else { return };
+        let entry = text(&object["metadata"]["labels"][ENTRY_LABEL]);
+        if made.insert((uid(workspace), entry)) && open_turn(workspace).is_none() {
+            found.push(format!("at {}: {} outside of a turn", version.revision, version.id));
         }
     });
     found
@@ -218,13 +239,15 @@ mod tests {
                 json!({"namespace": "", "name": name, "uid": uid, "attempt": 1, "ticket": ticket})
             };
             let entries: Vec<Value> = names.iter().map(entry).collect();
-            self.world.edit("AdmissionQueue", &key("workspaces"), |queue| {
-                queue["status"] = json!({"limit": limit, "active": entries});
-            });
+            let mut queue = self.world.get("AdmissionQueue", &key("workspaces")).unwrap();
+            queue["status"] = json!({"limit": limit, "active": entries});
+            let queue = serde_json::from_value(queue).unwrap();
+            let request = otctl_kit::cluster::Request::ReplaceStatus(Box::new(queue));
+            self.world.request("controller", request).unwrap();
             self
         }
 
-        fn status(self, name: &str, fields: Value) -> Self {
+        fn status(self, name: &str, fields: &Value) -> Self {
             let target = otctl_kit::cluster::Target::new::<otctl_types::Workspace>(None, name);
             let patch = json!({"status": fields});
             let request = otctl_kit::cluster::Request::PatchStatus { target, patch };
@@ -233,11 +256,11 @@ mod tests {
         }
 
         fn open(self, name: &str) -> Self {
-            self.status(name, json!({"lastTurn": 1, "openTurn": {"number": 1}}))
+            self.status(name, &json!({"lastTurn": 1, "openTurn": {"number": 1}}))
         }
 
         fn close(self, name: &str) -> Self {
-            self.status(name, json!({"openTurn": null}))
+            self.status(name, &json!({"openTurn": null}))
         }
 
         fn found(&self, find: fn(&[Version]) -> Vec<String>, wanted: &str) {
@@ -250,8 +273,8 @@ mod tests {
 
     #[test]
     fn a_history_by_the_book_has_no_violations() {
-        let book = Book::new().status("a", json!({"ticket": "1"})).active(1, &["a"]).open("a");
-        let book = book.status("b", json!({"ticket": "2"})).close("a").active(1, &["b"]).open("b");
+        let book = Book::new().status("a", &json!({"ticket": "1"})).active(1, &["a"]).open("a");
+        let book = book.status("b", &json!({"ticket": "2"})).close("a").active(1, &["b"]).open("b");
         book.close("b").active(1, &[]).found(intact, "");
     }
 
@@ -273,18 +296,39 @@ mod tests {
             .found(turns_have_entries, "turn 1 of a has no slot");
         let twice = Book::new().active(1, &["a"]).open("a").close("a").open("a");
         twice.found(opened_once, "turn 1 of a again");
-        let back = Book::new().open("a").status("a", json!({"lastTurn": 0}));
+        let back = Book::new().open("a").status("a", &json!({"lastTurn": 0}));
         back.found(turns_only_grow, "lastTurn of a fell from 1 to 0");
     }
 
     #[test]
+    fn a_child_that_is_made_outside_of_a_turn_is_found() {
+        let child = |book: &Book, name: &str| {
+            let uid = book.world.get("Workspace", &key("a")).unwrap()["metadata"]["uid"].clone();
+            let owner = json!({"kind": "Workspace", "name": "a", "uid": uid, "controller": true});
+            book.world.create_value(json!({
+                "apiVersion": "v1", "kind": "Service",
+                "metadata": {
+                    "name": name, "namespace": "labs", "ownerReferences": [owner],
+                    "labels": {ENTRY_LABEL: name},
+                },
+            }));
+        };
+        let book = Book::new().active(1, &["a"]).open("a");
+        child(&book, "in-time");
+        book.found(made_in_turns, "");
+        let book = book.close("a");
+        child(&book, "late");
+        book.found(made_in_turns, "Service labs/late outside of a turn");
+    }
+
+    #[test]
     fn overtaking_is_found_and_passing_over_is_not() {
-        let waiting = || Book::new().status("a", json!({"ticket": "1"}));
+        let waiting = || Book::new().status("a", &json!({"ticket": "1"}));
         waiting().active(1, &["b"]).found(fair_admission, "b (2) was admitted before a (1)");
         let admitted = json!([{"type": "Admitted", "status": "False", "reason": "AwaitingImages"}]);
-        let passed_over = waiting().active(1, &["b"]).status("a", json!({"conditions": admitted}));
+        let passed_over = waiting().active(1, &["b"]).status("a", &json!({"conditions": admitted}));
         passed_over.found(fair_admission, "");
-        let inverted = Book::new().status("a", json!({"ticket": "2"}));
-        inverted.status("b", json!({"ticket": "1"})).found(intact, "a has first ticket 2");
+        let inverted = Book::new().status("a", &json!({"ticket": "2"}));
+        inverted.status("b", &json!({"ticket": "1"})).found(intact, "a has first ticket 2");
     }
 }

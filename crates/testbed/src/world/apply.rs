@@ -166,3 +166,75 @@ fn key_of(item: &Value, key: &str) -> Value {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use otctl_kit::cluster::Request;
+
+    use super::*;
+    use crate::builders::key;
+    use crate::clock::VirtualClock;
+    use crate::world::World;
+
+    fn send(world: &World, object: Value) -> Result<Answer, ApiError> {
+        let object = serde_json::from_value(object).unwrap();
+        world.request("controller", Request::Apply(Box::new(object)))
+    }
+
+    /// A Deployment whose container has these variables and ports.
+    fn deployment(env: &Value, ports: &Value) -> Value {
+        let container = json!({"name": "api", "image": "api:1", "env": env, "ports": ports});
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a", "namespace": "labs"},
+            "spec": {"selector": {"matchLabels": {"a": "1"}}, "template": {"spec": {"containers": [container]}}},
+        })
+    }
+
+    fn container(world: &World) -> Value {
+        let found = world.get("Deployment", &key("labs/a")).unwrap();
+        found["spec"]["template"]["spec"]["containers"].clone()
+    }
+
+    #[test]
+    fn what_was_applied_and_is_not_any_more_goes_and_what_others_added_stays() {
+        let world = World::new(&VirtualClock::default());
+        let env = json!([{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]);
+        send(&world, deployment(&env, &json!([]))).unwrap();
+        world.edit("Deployment", &key("labs/a"), |it| {
+            let containers = &mut it["spec"]["template"]["spec"]["containers"];
+            containers[0]["env"].as_array_mut().unwrap().push(json!({"name": "C", "value": "3"}));
+            containers.as_array_mut().unwrap().push(json!({"name": "sidecar", "image": "mesh"}));
+            it["spec"]["selector"]["matchLabels"]["b"] = json!("2");
+        });
+        send(&world, deployment(&json!([{"name": "B", "value": "9"}]), &json!([]))).unwrap();
+        let containers = container(&world);
+        let left = json!([{"name": "B", "value": "9"}, {"name": "C", "value": "3"}]);
+        assert_eq!(containers[0]["env"], left);
+        assert_eq!(containers[1]["name"], json!("sidecar"));
+        let found = world.get("Deployment", &key("labs/a")).unwrap();
+        assert_eq!(found["spec"]["selector"], json!({"matchLabels": {"a": "1"}}), "one value");
+    }
+
+    #[test]
+    fn ports_are_one_by_number_and_protocol() {
+        let world = World::new(&VirtualClock::default());
+        let port = json!([{"containerPort": 53, "protocol": "UDP"}, {"containerPort": 53}]);
+        send(&world, deployment(&json!([]), &port)).unwrap();
+        let named = json!([{"containerPort": 53, "protocol": "TCP", "name": "dns"}]);
+        send(&world, deployment(&json!([]), &named)).unwrap();
+        let ports = container(&world)[0]["ports"].clone();
+        assert_eq!(ports, json!([{"containerPort": 53, "protocol": "TCP", "name": "dns"}]));
+    }
+
+    #[test]
+    fn a_version_that_no_object_has_creates_and_changes_nothing() {
+        let world = World::new(&VirtualClock::default());
+        world.create_value(json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "other", "namespace": "labs"},
+        }));
+        let mut only_new = deployment(&json!([]), &json!([]));
+        only_new["metadata"]["resourceVersion"] = json!("1");
+        send(&world, only_new.clone()).unwrap();
+        assert!(matches!(send(&world, only_new), Err(ApiError::Conflict { .. })));
+    }
+}

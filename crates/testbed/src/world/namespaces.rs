@@ -67,3 +67,56 @@ pub(super) fn perform(state: &mut State, id: &Id, deed: Deed) -> String {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use otctl_kit::cluster::Request;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::builders::key;
+    use crate::clock::VirtualClock;
+    use crate::world::World;
+
+    fn create(world: &World, name: &str) -> Result<(), ApiError> {
+        let object = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "labs"},
+        });
+        let object = serde_json::from_value(object).unwrap();
+        world.request("controller", Request::Create(Box::new(object))).map(drop)
+    }
+
+    fn run(world: &World) {
+        while let Some(act) = world.acts().first() {
+            world.perform(act);
+        }
+    }
+
+    #[test]
+    fn a_namespace_that_goes_takes_nothing_and_is_gone_when_it_is_empty() {
+        let world = World::new(&VirtualClock::default());
+        create(&world, "without-one").expect("no test needs a namespace");
+        world.create_value(
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "labs"}}),
+        );
+        create(&world, "held").unwrap();
+        world.edit("ConfigMap", &key("labs/held"), |it| {
+            it["metadata"]["finalizers"] = json!(["somebody/else"]);
+        });
+        world.delete("Namespace", &key("labs"), Propagation::Background);
+        let refused = create(&world, "late");
+        let is_going = |it: &ApiError| {
+            matches!(it, ApiError::Forbidden { namespace_terminating: true, quota: false, .. })
+        };
+        assert!(refused.as_ref().is_err_and(is_going), "{refused:?}");
+        run(&world);
+        let names: Vec<Value> =
+            world.list("ConfigMap").iter().map(|it| it["metadata"]["name"].clone()).collect();
+        assert_eq!(names, [json!("held")]);
+        assert_eq!(world.list("Namespace").len(), 1);
+        world.edit("ConfigMap", &key("labs/held"), |it| it["metadata"]["finalizers"] = json!([]));
+        run(&world);
+        assert!(world.list("Namespace").is_empty() && world.list("ConfigMap").is_empty());
+        assert!(matches!(create(&world, "later"), Err(ApiError::NotFound { .. })));
+    }
+}

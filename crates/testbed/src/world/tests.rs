@@ -584,3 +584,45 @@ fn an_act_that_is_not_due_is_a_mistake_of_the_test() {
     world()
         .perform(&Act { actor: super::Actor::Jobs, id: super::Id::new("Job", &key("lab/none")) });
 }
+
+#[test]
+fn an_object_of_two_owners_loses_the_one_that_is_gone_and_goes_with_the_other() {
+    let world = world();
+    for name in ["a", "b"] {
+        image(&format!("lab/{name}")).create(&world);
+    }
+    let owner = |name: &str| {
+        let uid =
+            world.get("VMDiskImage", &key(&format!("lab/{name}"))).unwrap()["metadata"]["uid"]
+                .clone();
+        json!({"apiVersion": "pelotech.ot/v1alpha1", "kind": "VMDiskImage", "name": name, "uid": uid})
+    };
+    let owners = json!([owner("a"), owner("b")]);
+    claim("lab/shared")
+        .with(|it| it["metadata"]["ownerReferences"] = owners.clone())
+        .create(&world);
+    world.delete("VMDiskImage", &key("lab/a"), Propagation::Background);
+    run(&world);
+    let shared = world.get("PersistentVolumeClaim", &key("lab/shared")).unwrap();
+    assert_eq!(shared["metadata"]["ownerReferences"], json!([owner("b")]));
+    world.delete("VMDiskImage", &key("lab/b"), Propagation::Background);
+    run(&world);
+    assert!(world.get("PersistentVolumeClaim", &key("lab/shared")).is_none());
+}
+
+#[test]
+fn a_feed_of_a_kind_that_is_not_installed_sees_nothing_until_it_is() {
+    let world = world();
+    let store: Store<PersistentVolumeClaim> = Store::default();
+    let definition = super::Id::new("CustomResourceDefinition", &key("claims"));
+    let mut feed = Feed::new(&store).once_there(definition);
+    feed.relist(&world);
+    claim("lab/a").create(&world);
+    assert!(!store.is_synced() && !feed.has_news(&world));
+    world.create_value(json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "claims"},
+    }));
+    assert!(feed.has_news(&world));
+    feed.deliver(&world);
+    assert!(store.is_synced() && store.get(&key("lab/a")).is_some());
+}

@@ -269,3 +269,6 @@ pub(super) fn address(state: &State, service: &mut Value) {
         (1..=u8::MAX).map(|n| format!("10.96.0.{n}")).find(|ip| !taken.contains(&ip.as_str()));
     service["spec"]["clusterIP"] = json!(free.expect("a world has fewer Services"));
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,5 @@
 //! From the verdict to the plan: which writes, which status, which Events, when to look again.
 
-use std::collections::BTreeSet;
-
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use otctl_kit::cluster::{ApiError, Target};
@@ -19,6 +17,7 @@ use super::works;
 use crate::images::Lack;
 use crate::parts;
 use crate::queue::LOOK_AGAIN;
+use crate::reports::Names;
 
 /// What to write.
 pub fn decide(observed: &Observed, now: Timestamp) -> Plan<WorkspaceStatus> {
@@ -200,11 +199,15 @@ impl Pass<'_> {
             return Vec::new();
         }
         let ready = condition::find(&after.conditions, READY);
-        let reason = ready.map(|ready| ready.reason.clone()).unwrap_or_default();
+        let reason = match (verdict, before) {
+            (Verdict::Opening(_), None) => Reason::Admitted.to_string(),
+            _ if is_late => Reason::ProvisioningTimedOut.to_string(),
+            _ => ready.map(|ready| ready.reason.clone()).unwrap_or_default(),
+        };
         let broke = before == Some(Phase::Ready) && after.phase == Some(Phase::Provisioning);
         vec![Notice {
             warning: is_late || broke || after.phase == Some(Phase::Failed),
-            reason: if is_late { Reason::ProvisioningTimedOut.to_string() } else { reason },
+            reason,
             action: "Provision",
             message: after.message.clone().unwrap_or_default(),
             regarding: None,
@@ -213,7 +216,7 @@ impl Pass<'_> {
 }
 
 /// Kinds and names of what `writes` make.
-fn making(writes: &[Write]) -> BTreeSet<(String, String)> {
+fn making(writes: &[Write]) -> Names {
     let made = writes.iter().filter_map(|write| match &write.action {
         Action::Create(object) | Action::Establish(object) => Some(Target::of(object)),
         Action::Remember(_)
@@ -226,3 +229,6 @@ fn making(writes: &[Write]) -> BTreeSet<(String, String)> {
     });
     made.map(|target| (target.resource.kind, target.name)).collect()
 }
+
+#[cfg(test)]
+mod tests;

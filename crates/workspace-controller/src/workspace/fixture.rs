@@ -1,5 +1,7 @@
 //! Facts of a workspace in verbs, for the tables of `verdict`, `status` and `decide`.
 
+mod children;
+
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -8,22 +10,20 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Resource;
-use kube::core::ObjectMeta;
 use otctl_kit::cluster::Target;
 use otctl_types::condition;
 use otctl_types::diskimage::{Phase, VMDiskImageStatus};
-use otctl_types::names::{ENTRY_LABEL, WORKSPACE_FINALIZER, WORKSPACE_LABEL};
+use otctl_types::names::WORKSPACE_FINALIZER;
 use otctl_types::queue::ActiveEntry;
 use otctl_types::workspace::{
     Container, Instance, OpenTurn, VirtualMachine as MachineEntry, WorkspaceStatus,
 };
 use otctl_types::{VMDiskImage, VMDiskImageSpec, Workspace, WorkspaceSpec};
 use policy::Policy;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::observe::{Hall, Observed};
-use crate::children::machine::Power;
-use crate::children::{self, Facts as Made, fixture::current};
+use crate::children::fixture::current;
 use crate::config::{self, Site};
 use crate::grounds::Ground;
 use crate::machines::VirtualMachine;
@@ -43,19 +43,16 @@ pub(crate) fn bare() -> Facts {
     let mut workspace = Workspace::new("lab", WorkspaceSpec::default());
     workspace.metadata.uid = Some(UID.to_owned());
     workspace.metadata.generation = Some(1);
-    let mut images = Vec::new();
-    images.push(image("debian", "r1"));
     Facts {
         workspace,
         policy: Policy::default(),
         hall: Hall::default(),
         ground: Ground::Firm,
         entry: None,
-        images,
+        images: vec![image("debian", "r1")],
         foreign: Vec::new(),
         has_kubevirt: true,
         children: Children::default(),
-        are_pods_gone: false,
     }
 }
 
@@ -100,7 +97,6 @@ pub(crate) struct Facts {
     foreign: Vec<Target>,
     has_kubevirt: bool,
     children: Children,
-    are_pods_gone: bool,
 }
 
 #[derive(Clone, Default)]
@@ -263,116 +259,6 @@ impl Facts {
         self
     }
 
-    /// Its policy is there.
-    pub(crate) fn isolated(mut self) -> Self {
-        let policy = self.make(children::network_policy::network_policy);
-        self.children.networks.push(policy);
-        self
-    }
-
-    /// Somebody's policy is in the namespace too; its spec.
-    pub(crate) fn other_policy(mut self, spec: Value) -> Self {
-        let policy = json!({"metadata": {"name": "other", "namespace": LABS}, "spec": spec});
-        self.children.networks.push(serde_json::from_value(policy).expect("a policy"));
-        self
-    }
-
-    /// The Service of that entry is there.
-    pub(crate) fn service(mut self, name: &str) -> Self {
-        let service = self.make(|facts| {
-            let spec = &facts.workspace.spec;
-            let container = spec.containers.iter().find(|entry| entry.name == name);
-            let machine = spec.virtual_machines.iter().find(|entry| entry.name == name);
-            match container {
-                Some(entry) => children::service::of_container(facts, entry, None),
-                None => children::service::of_machine(facts, machine.expect("it was added"), None),
-            }
-        });
-        self.children.services.push(service);
-        self
-    }
-
-    /// Everything of a container is there, and so many of its one pod are ready.
-    pub(crate) fn runs(mut self, name: &str, ready: i32) -> Self {
-        let mut deployment = self.make(|facts| {
-            let mut all = facts.workspace.spec.containers.iter();
-            let entry = all.find(|entry| entry.name == name).expect("it was added");
-            children::deployment::deployment(facts, entry, entry.replicas, Vec::new())
-        });
-        deployment.metadata.generation = Some(1);
-        deployment.status = serde_json::from_value(json!({
-            "observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "availableReplicas": ready,
-        }))
-        .expect("a status");
-        self.children.deployments.push(deployment);
-        self.service(name)
-    }
-
-    /// Everything of a machine is there, made from revision `r1`; KubeVirt's word for it.
-    pub(crate) fn machine_is(mut self, name: &str, word: &str) -> Self {
-        let entry = |facts: &Made<'_>| {
-            let mut all = facts.workspace.spec.virtual_machines.iter();
-            all.find(|entry| entry.name == name).expect("it was added").clone()
-        };
-        let claim = self.make(|facts| {
-            children::claim::kept(facts, &entry(facts), "r1", &PersistentVolumeClaim::default())
-        });
-        let claim_name = claim.metadata.name.clone().expect("it was named");
-        let mut machine = self.make(|facts| {
-            let entry = entry(facts);
-            let instance = entry.spec.instance.clone().expect("it runs");
-            children::machine::machine(facts, (&entry, &instance), &claim_name, Power::AsAsked)
-        });
-        machine.metadata.generation = Some(1);
-        machine.status = serde_json::from_value(json!({
-            "observedGeneration": 1, "printableStatus": word, "created": true, "ready": word == "Running",
-        }))
-        .expect("a status");
-        self.children.claims.push(claim);
-        self.children.machines.push(machine);
-        self.service(name)
-    }
-
-    /// A pod of that entry whose container waits for this reason, with these words.
-    pub(crate) fn pod_waits(mut self, entry: &str, reason: &str, words: &str) -> Self {
-        let mut pod = pod_of(entry);
-        pod.status = serde_json::from_value(json!({
-            "phase": "Pending",
-            "containerStatuses": [{
-                "name": entry, "image": "", "imageID": "", "ready": false, "restartCount": 0,
-                "state": {"waiting": {"reason": reason, "message": words}},
-            }],
-        }))
-        .expect("a status");
-        self.children.pods.push(pod);
-        self
-    }
-
-    /// A pod of that entry whose deletion was to be over so many seconds ago.
-    pub(crate) fn pod_going(mut self, entry: &str, seconds: i64) -> Self {
-        let mut pod = pod_of(entry);
-        let due = now().checked_sub(SignedDuration::from_secs(seconds)).expect("a constant");
-        pod.metadata.deletion_timestamp = Some(Time(due));
-        self.children.pods.push(pod);
-        self
-    }
-
-    /// The API server knows no pod of it.
-    pub(crate) fn pods_gone(mut self) -> Self {
-        self.are_pods_gone = true;
-        self
-    }
-
-    fn make<T>(&self, build: impl FnOnce(&Made<'_>) -> T) -> T {
-        let settings = config::fixture();
-        build(&Made {
-            workspace: &self.workspace,
-            namespace: LABS,
-            settings: &settings,
-            policy: &self.policy,
-        })
-    }
-
     /// As it is judged.
     pub(crate) fn observed(self) -> Observed {
         let namespace = self.workspace.spec.namespace.clone().unwrap_or_else(|| LABS.to_owned());
@@ -407,7 +293,7 @@ impl Facts {
             deployments: shared(self.children.deployments),
             machines: shared(self.children.machines),
             pods: shared(self.children.pods),
-            are_pods_gone: self.are_pods_gone,
+            are_pods_gone: false,
         }
     }
 }
@@ -418,18 +304,4 @@ fn shared<K>(objects: Vec<K>) -> Vec<Arc<K>> {
 
 fn name<K: Resource>(object: &K) -> String {
     object.meta().name.clone().unwrap_or_default()
-}
-
-fn pod_of(entry: &str) -> Pod {
-    let labels = [(WORKSPACE_LABEL, UID), (ENTRY_LABEL, entry)];
-    let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
-    Pod {
-        metadata: ObjectMeta {
-            name: Some(format!("lab--{entry}-x")),
-            namespace: Some(LABS.to_owned()),
-            labels: Some(labels.into()),
-            ..ObjectMeta::default()
-        },
-        ..Pod::default()
-    }
 }

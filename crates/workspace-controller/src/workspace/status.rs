@@ -1,12 +1,11 @@
 //! What people see of a workspace: phase, message, parts and conditions, one function per condition. Nothing here is read
 //! back by a decision, but for the revision of each disk.
 
+mod creating;
+mod deleting;
 mod news;
 
-use std::collections::BTreeSet;
-
-use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::Pod;
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use otctl_types::condition::{self, Finding, Reason};
@@ -17,11 +16,10 @@ use super::verdict::{self, Verdict, Wait};
 use super::works;
 use crate::images::{Disk, Lack};
 use crate::isolation;
-use crate::kin;
 use crate::needs::no_kubevirt;
-use crate::parts;
-use crate::reports::Report;
+use crate::reports::{Names, Report};
 
+pub use self::deleting::overdue_at;
 pub use self::news::is_news;
 
 /// What is to be told.
@@ -29,10 +27,10 @@ pub use self::news::is_news;
 pub struct Standing {
     /// Where the workspace stands.
     pub verdict: Verdict,
-    /// Kinds and names of what is made in this pass.
-    pub making: BTreeSet<(String, String)>,
-    /// Names of the Deployments and machines that are changed in this pass.
-    pub changing: BTreeSet<String>,
+    /// What is made in this pass.
+    pub making: Names,
+    /// The Deployments and machines that are changed in this pass.
+    pub changing: Names,
     /// A write that was refused.
     pub trouble: Option<Trouble>,
 }
@@ -53,7 +51,8 @@ pub fn render(
     observed: &Observed,
     now: Timestamp,
 ) -> WorkspaceStatus {
-    let reports = observed.reports(&standing.changing);
+    let touched = standing.making.union(&standing.changing).cloned().collect();
+    let reports = observed.reports(&touched);
     let sight = Sight { standing, observed, reports: &reports, now };
     let findings = sight.findings();
     let generation = observed.workspace.as_ref().and_then(|it| it.metadata.generation);
@@ -139,57 +138,6 @@ impl Sight<'_> {
             more => format!(", {more} workspaces were there before it"),
         };
         Finding::new(false, reason, format!("waits for a slot{before}"))
-    }
-
-    /// What is made in this pass counts as made.
-    fn creating_works(&self) -> Finding {
-        let trouble = self.standing.trouble.as_ref().map(|trouble| trouble.lack.clone());
-        if let Some(lack) = trouble.or_else(|| verdict::ground(self.observed)) {
-            return because(false, lack);
-        }
-        let is_at_work = self.standing.verdict.keeps_turn() || !self.standing.making.is_empty();
-        match (self.is_all_made(), is_at_work) {
-            (true, _) => Finding::new(false, Reason::AllCreated, ""),
-            (false, true) => Finding::new(true, Reason::Creating, "parts are being made"),
-            (false, false) => self.held_up(),
-        }
-    }
-
-    /// Why something is not made, and not being made either.
-    fn held_up(&self) -> Finding {
-        let admitted = self.admitted();
-        if admitted.status == condition::Truth::False {
-            return admitted;
-        }
-        let of_disk = self.lacks_of_disks().into_iter().next();
-        let of_kubevirt = || (!self.observed.needs.has_kubevirt).then(no_kubevirt);
-        match of_disk.or_else(of_kubevirt) {
-            Some(lack) => because(false, lack),
-            None => Finding::new(true, Reason::Creating, "parts are being made"),
-        }
-    }
-
-    fn is_all_made(&self) -> bool {
-        let Some(workspace) = &self.observed.workspace else { return false };
-        let wanted = kin::of_children(workspace);
-        let making = |kind: &str, name: &str| {
-            self.standing.making.contains(&(kind.to_owned(), name.to_owned()))
-        };
-        let has_policy = works::own_policy(self.observed).is_some();
-        let is_child_made = |entry: &str, name: &str| {
-            let service = self.observed.service(entry).is_some() || making("Service", name);
-            let deployment = !wanted.deployments.contains(name)
-                || self.observed.deployment(entry).is_some()
-                || making("Deployment", name);
-            let machine = !wanted.machines.contains(name)
-                || self.observed.machine(entry).is_some()
-                || making("VirtualMachine", name);
-            service && deployment && machine
-        };
-        let mut policies = wanted.networks.iter();
-        policies.all(|name| has_policy || making("NetworkPolicy", name))
-            && parts::names(workspace)
-                .all(|entry| is_child_made(entry, &kin::child_name(workspace, entry)))
     }
 
     fn network_ready(&self) -> Finding {
@@ -336,22 +284,6 @@ impl Sight<'_> {
         of_verdict.or_else(of_trouble).or_else(of_disks).filter(|_| !is_leaving)
     }
 
-    fn deleting(&self) -> Option<Finding> {
-        let is_leaving = self.standing.verdict == Verdict::Leaving;
-        is_leaving.then(|| Finding::new(true, Reason::Deleting, self.whats_left()))
-    }
-
-    /// Pods are named once their time to end is over: before, they go one by one.
-    fn whats_left(&self) -> String {
-        let of_trouble = self.standing.trouble.as_ref().map(|trouble| trouble.lack.message.clone());
-        let overdue = self.observed.pods.iter().filter(|pod| is_overdue(pod, self.now));
-        let overdue: Vec<String> = overdue.map(|pod| pod.name_any()).collect();
-        of_trouble.unwrap_or_else(|| match overdue.as_slice() {
-            [] => "waits for its pods to end".to_owned(),
-            names => format!("these pods do not end: {}", names.join(", ")),
-        })
-    }
-
     fn phase(&self, findings: &Findings) -> Option<Phase> {
         let is_ready = findings
             .iter()
@@ -397,19 +329,6 @@ impl Sight<'_> {
             message: Some(finding.message).filter(|message| !message.is_empty()),
         }
     }
-}
-
-/// A pod that was to have ended so long ago is held up by something.
-const GRACE: SignedDuration = SignedDuration::from_secs(30);
-
-/// When a pod that is being deleted is late.
-pub fn overdue_at(pod: &Pod) -> Option<Timestamp> {
-    let due = pod.metadata.deletion_timestamp.as_ref()?.0;
-    Some(due.checked_add(GRACE).unwrap_or(Timestamp::MAX))
-}
-
-fn is_overdue(pod: &Pod, now: Timestamp) -> bool {
-    overdue_at(pod).is_some_and(|at| at <= now)
 }
 
 const SUSPENDED: &str = "suspended; set suspended to false to start it again";

@@ -36,6 +36,7 @@ use crate::images::Disk;
 use crate::kin;
 use crate::owned;
 use crate::parts;
+use crate::reports::Names;
 
 /// Everything that `verdict` asks to be written, in order. Nothing that is there already as it should be is among it.
 pub fn works(workspace: &Workspace, observed: &Observed, verdict: &Verdict) -> Vec<Write> {
@@ -257,26 +258,27 @@ pub fn is_new(write: &Write) -> bool {
     matches!(write.action, Action::Create(_) | Action::Establish(_))
 }
 
-/// Names of the Deployments and machines that are another thing after these writes: what they say of themselves is about
+/// The Deployments and machines that are another thing after these writes: what they say of themselves is about
 /// what they were.
-pub fn changing(observed: &Observed, writes: &[Write]) -> BTreeSet<String> {
+pub fn changing(observed: &Observed, writes: &[Write]) -> Names {
     let applied = writes.iter().filter_map(|write| match &write.action {
-        Action::Apply(object) => Some(object),
+        Action::Apply(object) => Some(&**object),
         _ => None,
     });
-    let is_another = |object: &&Box<DynamicObject>| {
+    let is_another = |object: &&DynamicObject| {
         let name = object.name_any();
         let deployments = observed.deployments.iter().map(|it| (it.name_any(), erase(&**it)));
         let machines = observed.machines.iter().map(|it| (it.name_any(), erase(&**it)));
         let mut found = deployments.chain(machines).filter(|(_, it)| it.types == object.types);
         found.any(|(found, seen)| found == name && owned::changes(object, &seen))
     };
-    applied.filter(is_another).map(|object| object.name_any()).collect()
+    let changed = applied.filter(is_another).map(Target::of);
+    changed.map(|target| (target.resource.kind, target.name)).collect()
 }
 
 /// Whether every part is ready.
 pub fn is_all_ready(observed: &Observed) -> bool {
-    observed.reports(&BTreeSet::new()).iter().all(|part| part.is_ready)
+    observed.reports(&Names::new()).iter().all(|part| part.is_ready)
 }
 
 /// The workspace's own network policy.

@@ -206,8 +206,15 @@ pub(crate) fn delete(world: &World, name: &str) {
     world.delete("Workspace", &builders::key(name), Propagation::Background);
 }
 
-/// Nothing in the whole history is against the rules.
+/// Nothing in the whole history of one controller is against the rules.
 pub(crate) fn expect_sound(sim: &Sim) {
+    expect_sound_together(sim);
+    let found = sim.world.history(testbed::check::turns::made_in_turns);
+    assert!(found.is_empty(), "{}\n{}", found.join("\n"), sim.story);
+}
+
+/// Nothing in the whole history is against the rules, whoever wrote it.
+pub(crate) fn expect_sound_together(sim: &Sim) {
     let found = testbed::check::whole_history_of_workspaces(&sim.world);
     assert!(found.is_empty(), "{}\n{}", found.join("\n"), sim.story);
 }

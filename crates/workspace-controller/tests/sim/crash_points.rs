@@ -2,15 +2,15 @@
 //! the same, and nothing in the history is against the rules.
 
 use testbed::sim::{CrashPoints, Order, every_crash_point};
-use testbed::{Sim, World, check};
+use testbed::{Sim, World};
 
 use crate::builders::{container, sync, synced_image, workspace};
-use crate::controller::{delete, edit, is_ready, names, slots, told, world_of};
+use crate::controller::{delete, edit, expect_sound, is_ready, names, slots, told, world_of};
 
 /// Runs `scenario` with every crash; each run must end like the clean one.
 fn survive(scenario: impl Fn(&mut Sim), is_well: impl Fn(&World) -> bool) -> CrashPoints {
     let judge = |sim: &Sim| {
-        check::expect_none(&check::whole_history_of_workspaces(&sim.world));
+        expect_sound(sim);
         assert!(is_well(&sim.world), "{}\n{}", told(&sim.world, "lab"), sim.story);
         assert_eq!(slots(&sim.world), [""; 0], "\n{}", sim.story);
     };

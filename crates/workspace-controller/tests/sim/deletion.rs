@@ -130,7 +130,7 @@ fn a_pod_that_does_not_end_keeps_the_policy_and_is_named() {
     sim.world.edit("Pod", &at(&pod), |it| it["metadata"]["finalizers"] = json!(["somebody/else"]));
     delete(&sim.world, "lab");
     sim.quiesce();
-    assert_eq!(names(&sim.world, "Pod"), [pod.clone()]);
+    assert_eq!(names(&sim.world, "Pod"), std::slice::from_ref(&pod));
     assert_eq!(names(&sim.world, "NetworkPolicy"), ["lab--network"]);
     sim.advance(Duration::from_secs(60));
     let message = crate::controller::status(&sim.world, "lab").message.unwrap();

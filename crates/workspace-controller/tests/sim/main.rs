@@ -9,6 +9,7 @@ mod crash_points;
 mod deletion;
 mod edits;
 mod faults;
+mod goldens;
 mod healing;
 mod images;
 mod life;

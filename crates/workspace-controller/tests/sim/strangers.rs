@@ -153,6 +153,29 @@ fn an_object_that_comes_to_a_name_between_two_looks_is_not_taken_over() {
 }
 
 #[test]
+fn a_name_that_is_a_hash_is_a_conflict_that_heals_as_well() {
+    let mut sim = world_of(1, Order::Fixed);
+    let long = "b".repeat(63);
+    workspace(&long).container("api").create(&sim.world);
+    sim.settle();
+    let service = names(&sim.world, "Service").remove(0);
+    assert!(service.starts_with("w-"), "{service}");
+    edit(&sim.world, &long, |spec| spec.containers.push(container("web")));
+    sim.settle();
+    let mut services = names(&sim.world, "Service");
+    services.retain(|name| *name != service);
+    edit(&sim.world, &long, |spec| drop(spec.containers.remove(1)));
+    sim.settle();
+    stranger(&sim, "Service", &services[0]);
+    edit(&sim.world, &long, |spec| spec.containers.push(container("web")));
+    sim.settle();
+    assert_eq!(reason(&sim.world, &long, condition::READY), "NameConflict");
+    sim.world.delete("Service", &at(&services[0]), Propagation::Background);
+    sim.settle();
+    assert!(is_ready(&sim.world, &long), "\n{}", sim.story);
+}
+
+#[test]
 fn our_labels_on_a_strangers_object_make_it_no_child() {
     let mut sim = world_of(1, Order::Fixed);
     workspace("lab").container("api").create(&sim.world);

@@ -137,11 +137,11 @@ fn network_ready() {
     );
     let open = json!({"podSelector": {}, "policyTypes": ["Ingress"], "ingress": [{}]});
     check(
-        ready().other_policy(open),
+        ready().other_policy(&open),
         "False WeakenedByOtherPolicy: other network policies let through what its own does not: other; remove them, or narrow their podSelector",
     );
     let narrow = json!({"podSelector": {"matchLabels": {"app": "theirs"}}, "policyTypes": ["Ingress"], "ingress": [{}]});
-    check(ready().other_policy(narrow), "True Isolated");
+    check(ready().other_policy(&narrow), "True Isolated");
 }
 
 #[test]
@@ -241,7 +241,7 @@ fn ready_is_the_first_that_is_not_as_it_should_be() {
     );
     let open = json!({"podSelector": {}, "policyTypes": ["Ingress"], "ingress": [{}]});
     check_whole(
-        ready().other_policy(open),
+        ready().other_policy(&open),
         "Provisioning (WeakenedByOtherPolicy, 1/1): other network policies let through what its own does not: other; remove them, or narrow their podSelector",
     );
 }

@@ -1,0 +1,123 @@
+//! What a pass remembers, which Events it publishes, and when it looks again.
+
+use std::time::Duration;
+
+use otctl_kit::plan::{Action, Next, Plan};
+use otctl_types::diskimage::Phase as ImagePhase;
+use otctl_types::workspace::{Phase, WorkspaceStatus};
+
+use super::decide;
+use crate::workspace::fixture::{Facts, now, with_machine, workspace};
+
+fn plan(facts: Facts) -> Plan<WorkspaceStatus> {
+    decide(&facts.observed(), now())
+}
+
+/// `last turn, open turn, started parts, ticket`.
+fn memory(facts: Facts) -> String {
+    let status = plan(facts).status.expect("something is to be told");
+    let number = |number: Option<i64>| number.map_or("-".to_owned(), |number| number.to_string());
+    format!(
+        "{} {} [{}] {}",
+        number(status.last_turn),
+        number(status.open_turn.map(|open| open.number)),
+        status.started_parts.join(" "),
+        status.ticket.unwrap_or("-".to_owned())
+    )
+}
+
+#[test]
+fn a_turn_is_on_record_before_anything_is_made() {
+    let plan = plan(workspace().ticket("3").slot(2));
+    let Action::Remember(status) = &plan.writes[0].action else { panic!("{:?}", plan.writes) };
+    assert_eq!((&status["lastTurn"], &status["openTurn"]["number"]), (&2.into(), &2.into()));
+    assert!(plan.writes.len() > 1);
+}
+
+#[test]
+fn the_ticket_of_one_that_was_admitted_at_once_comes_from_its_entry() {
+    assert_eq!(memory(workspace().slot(1)), "1 1 [] 7");
+    assert_eq!(memory(workspace().ticket("3").slot(1)), "1 1 [] 3");
+}
+
+#[test]
+fn a_turn_that_is_over_leaves_its_number_and_what_it_was_for() {
+    assert_eq!(memory(workspace().ticket("3").open(1)), "1 1 [] 3");
+    let started = workspace().ticket("3").isolated().runs("api", 1);
+    assert_eq!(memory(started.clone().open(1)), "1 - [api] -");
+    assert_eq!(memory(workspace().ticket("3").open_since(1, 3600)), "1 - [api] -");
+    let yielding = with_machine().ticket("3").open(1).image_in(ImagePhase::Syncing);
+    assert_eq!(memory(yielding), "1 - [] 3", "its place is kept");
+    assert_eq!(memory(started.open(1).suspended()), "1 - [] 3");
+}
+
+#[test]
+fn a_slot_that_cannot_be_used_is_used_up() {
+    let blocked = with_machine().ticket("3").image_in(ImagePhase::Syncing);
+    assert_eq!(memory(blocked.slot(1)), "1 - [] 3");
+    assert_eq!(memory(workspace().suspended().slot(4)), "4 - [] -");
+}
+
+#[test]
+fn entries_that_are_not_in_the_spec_any_more_are_forgotten() {
+    assert_eq!(memory(workspace().started(&["api", "gone"])), "1 - [api] -");
+}
+
+#[test]
+fn what_was_accepted_is_remembered_and_what_was_refused_is_not() {
+    let namespace = |facts: Facts| plan(facts).status.unwrap().namespace;
+    assert_eq!(namespace(workspace().slot(1)).as_deref(), Some("labs"));
+    let refused = workspace().spec(|spec| spec.namespace = Some("other".to_owned()));
+    assert_eq!(namespace(refused), None);
+}
+
+#[test]
+fn an_event_for_each_change_of_phase_and_for_a_start_that_takes_too_long() {
+    let events = |facts: Facts, before: Option<Phase>| {
+        let facts = facts.status(|status| status.phase = before);
+        let notices = plan(facts).notices;
+        let told = notices
+            .iter()
+            .map(|notice| format!("{}{}", if notice.warning { "!" } else { "" }, notice.reason));
+        told.collect::<Vec<_>>().join(" ")
+    };
+    let ready = || workspace().isolated().runs("api", 1).started(&["api"]);
+    assert_eq!(events(workspace().ticket("1"), None), "Queued");
+    assert_eq!(events(workspace().slot(1), None), "Admitted");
+    assert_eq!(events(workspace().open(1), Some(Phase::Provisioning)), "");
+    assert_eq!(events(ready(), Some(Phase::Provisioning)), "AllReady");
+    assert_eq!(events(ready(), Some(Phase::Ready)), "");
+    let broken = || workspace().isolated().runs("api", 0).started(&["api"]);
+    assert_eq!(events(broken(), Some(Phase::Ready)), "!Degraded");
+    assert_eq!(events(broken(), Some(Phase::Suspended)), "Degraded");
+    let failed = with_machine().ticket("1").image_in(ImagePhase::Failed);
+    assert_eq!(events(failed, Some(Phase::Provisioning)), "!ImageFailed");
+    let late = workspace().isolated().runs("api", 0).open_since(1, 3600);
+    assert_eq!(events(late, Some(Phase::Provisioning)), "!ProvisioningTimedOut");
+    assert_eq!(events(workspace().suspended(), Some(Phase::Ready)), "Suspended");
+}
+
+#[test]
+fn it_looks_again_when_its_turn_is_over_and_else_when_it_is_woken() {
+    let in_seconds = |facts: Facts| match plan(facts).next {
+        Next::Wait => None,
+        Next::At(at) => Some(at.duration_since(now()).as_secs()),
+    };
+    let patient =
+        |facts: Facts| facts.policy(|it| it.provisioning_timeout = Duration::from_secs(600));
+    assert_eq!(in_seconds(patient(workspace().slot(1))), Some(600));
+    assert_eq!(in_seconds(patient(workspace().open_since(1, 100))), Some(500));
+    assert_eq!(in_seconds(patient(workspace().open_since(1, 900))), None);
+    assert_eq!(in_seconds(workspace().ticket("1")), None);
+    assert_eq!(in_seconds(workspace().started(&["api"])), None);
+    let leaving = || workspace().started(&["api"]).deleted().finalized();
+    assert_eq!(in_seconds(leaving().pod_going("api", 0)), Some(30));
+    assert_eq!(in_seconds(leaving().pod_going("api", 30)), None);
+    assert_eq!(in_seconds(leaving()), Some(10), "the API server still knows a pod");
+}
+
+#[test]
+fn one_that_is_new_is_left_alone() {
+    let plan = plan(workspace());
+    assert_eq!((plan.verdict, plan.writes.len(), plan.status), ("Unticketed", 0, None));
+}
