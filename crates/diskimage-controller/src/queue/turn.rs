@@ -317,7 +317,7 @@ fn pending<'a>(kept: &[ActiveEntry], images: &Images<'a>) -> Vec<Pending<'a>> {
 }
 
 fn tickets(observed: &Observed, before: &AdmissionQueueStatus) -> Vec<Ticket> {
-    let of_images = observed.images.iter().filter_map(|image| image.ticket);
+    let of_images = observed.images.iter().flat_map(|image| [image.ticket, image.spent]).flatten();
     let of_entries = before.active.iter().filter_map(|entry| entry.ticket.parse().ok());
     of_images.chain(of_entries).collect()
 }
