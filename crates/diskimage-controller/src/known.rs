@@ -23,6 +23,9 @@ pub struct Known {
     pub uid: String,
     /// Its ticket, if it has a readable one.
     pub ticket: Option<Ticket>,
+    /// The highest ticket that an attempt of it was bought with. It may stand here alone: an attempt that is given up
+    /// before it is on record leaves no ticket in status.
+    pub spent: Option<Ticket>,
     /// The lane of its source.
     pub host: Option<String>,
     /// Order of first tickets: creation, then version; then UID.
@@ -33,8 +36,12 @@ pub struct Known {
 impl Known {
     /// What follows from this image.
     pub fn of(image: Arc<VMDiskImage>) -> Self {
-        let ticket = image.status.as_ref().and_then(|status| status.ticket.as_deref());
+        let status = image.status.as_ref();
+        let ticket = status.and_then(|status| status.ticket.as_deref());
+        let attempts = status.map(|status| status.attempts.as_slice()).unwrap_or_default();
+        let spent = attempts.iter().filter_map(|attempt| attempt.ticket.as_deref()?.parse().ok());
         Self {
+            spent: spent.max(),
             record: Record::of_shared(&image),
             uid: image.uid().unwrap_or_default(),
             ticket: ticket.and_then(|text| text.parse().ok()),

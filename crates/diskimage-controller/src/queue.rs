@@ -79,6 +79,10 @@ impl Member for Known {
         self.ticket
     }
 
+    fn spent(&self) -> Option<Ticket> {
+        self.spent
+    }
+
     fn last(&self) -> i64 {
         self.record.last()
     }

@@ -26,6 +26,11 @@ pub trait Member: Send + Sync + 'static {
     /// Its ticket, if it has a readable one.
     fn ticket(&self) -> Option<Ticket>;
 
+    /// The highest ticket that its record of the past bears, which is given to nobody else.
+    fn spent(&self) -> Option<Ticket> {
+        None
+    }
+
     /// The highest number that it has used.
     fn last(&self) -> i64;
 

@@ -319,7 +319,8 @@ fn pending<'a, M: Member>(kept: &[ActiveEntry], members: &Members<'a, M>) -> Vec
 }
 
 fn tickets<L: Line>(observed: &Observed<L>, before: &AdmissionQueueStatus) -> Vec<Ticket> {
-    let of_members = observed.members.iter().filter_map(|member| member.ticket());
+    let of_members =
+        observed.members.iter().flat_map(|member| [member.ticket(), member.spent()]).flatten();
     let of_entries = before.active.iter().filter_map(|entry| entry.ticket.parse().ok());
     of_members.chain(of_entries).collect()
 }

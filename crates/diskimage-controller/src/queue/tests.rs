@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use otctl_kit::ledger::Unfinished;
 use otctl_kit::plan::{Action, Next, Plan};
-use otctl_types::diskimage::{OpenAttempt, VMDiskImageSpec};
+use otctl_types::diskimage::{Attempt, OpenAttempt, VMDiskImageSpec};
 use otctl_types::queue::{ActiveEntry, AdmissionQueueStatus};
 use otctl_types::{AdmissionQueue, AdmissionQueueSpec, VMDiskImage};
 
@@ -165,6 +165,18 @@ fn tickets_follow_when_those_of_the_admitted_stand_in_status() {
     let set = || set(1).holds("a", 1, "1").image("b", None).image("c", None);
     check(&set().image("a", None), &["a#1@1"], &[]);
     check(&set().image("a", Some("1")), &["a#1@1"], &["b=2", "c=3"]);
+}
+
+#[test]
+fn a_number_that_bought_an_attempt_is_not_given_again_though_it_stands_in_no_status() {
+    let given_up = |image: &mut VMDiskImage| {
+        let status = image.status.get_or_insert_default();
+        status.last_attempt = Some(1);
+        let attempt = Attempt { number: 1, ticket: Some("3".to_owned()), ..Attempt::default() };
+        status.attempts.push(attempt);
+    };
+    let set = set(2).image("a", None).image_with("b", None, given_up);
+    check(&set, &["a#1@4", "b#2@5"], &[]);
 }
 
 #[test]

@@ -213,9 +213,11 @@ pub fn attempts_only_grow(history: &[Version]) -> Vec<String> {
 
 /// First tickets follow the order of creation, among images, or workspaces, that lived at the same time: a number that only
 /// the dead had may be given again. Who was ever suspended is left out: it takes its first ticket when it is resumed.
+/// Creates that cross may be in one order by their timestamps, which the API server takes first, and in the other by their
+/// versions; then either is right.
 #[must_use]
 pub fn first_tickets_in_order(history: &[Version]) -> Vec<String> {
-    let mut created: BTreeMap<&str, (u64, String)> = BTreeMap::new();
+    let mut created: BTreeMap<&str, (u64, &str, String)> = BTreeMap::new();
     let mut given: BTreeMap<&str, Ticket> = BTreeMap::new();
     let mut gone: BTreeMap<&str, u64> = BTreeMap::new();
     let mut suspended: BTreeSet<&str> = BTreeSet::new();
@@ -224,7 +226,7 @@ pub fn first_tickets_in_order(history: &[Version]) -> Vec<String> {
         if matches!(version.id.kind.as_str(), "VMDiskImage" | "Workspace") {
             created
                 .entry(uid(object))
-                .or_insert_with(|| (version.revision, version.id.key.to_string()));
+                .or_insert_with(|| (version.revision, second(object), version.id.key.to_string()));
             // A workspace gives its ticket back when it is ready; then its number may be given again as well.
             let had = before.is_some_and(|it| !it["status"]["ticket"].is_null());
             let is_back = had && object["status"]["ticket"].is_null();
@@ -246,9 +248,9 @@ pub fn first_tickets_in_order(history: &[Version]) -> Vec<String> {
         .iter()
         .filter(|(uid, ticket)| !suspended.contains(*uid) && ticket.retry_at().is_none())
         .filter_map(|(uid, ticket)| {
-            let (created, name) = created.get(uid)?;
+            let (created, second, name) = created.get(uid)?;
             let gone = gone.get(uid).copied().unwrap_or(u64::MAX);
-            Some(Life { created: *created, gone, ticket: *ticket, name })
+            Some(Life { created: *created, second, gone, ticket: *ticket, name })
         })
         .collect();
     order.sort_by_key(|life| life.created);
@@ -256,8 +258,11 @@ pub fn first_tickets_in_order(history: &[Version]) -> Vec<String> {
         .iter()
         .enumerate()
         .flat_map(|(at, younger)| order[..at].iter().map(move |elder| (elder, younger)));
-    let inverted = pairs
-        .filter(|(elder, younger)| elder.gone > younger.created && elder.ticket >= younger.ticket);
+    let inverted = pairs.filter(|(elder, younger)| {
+        let lived_together = elder.gone > younger.created;
+        let is_before = elder.second <= younger.second || elder.ticket == younger.ticket;
+        lived_together && is_before && elder.ticket >= younger.ticket
+    });
     inverted
         .map(|(elder, younger)| {
             format!(
@@ -271,9 +276,15 @@ pub fn first_tickets_in_order(history: &[Version]) -> Vec<String> {
 /// An image with a first ticket: between which versions it lived.
 struct Life<'a> {
     created: u64,
+    second: &'a str,
     gone: u64,
     ticket: Ticket,
     name: &'a str,
+}
+
+/// The second in which an object was created.
+fn second(object: &Value) -> &str {
+    text(&object["metadata"]["creationTimestamp"])
 }
 
 fn note<'a>(given: &mut BTreeMap<&'a str, Ticket>, uid: &'a str, ticket: &Value) {

@@ -331,6 +331,22 @@ fn overtaking_and_inverted_tickets_are_found() {
 }
 
 #[test]
+fn creates_that_cross_may_have_their_tickets_in_either_order() {
+    let crossing = |a: &str, b: &str| {
+        let book = Book::new(1).ticket("lab/a", a).ticket("lab/b", b);
+        let mut history = book.world.history(<[_]>::to_vec);
+        for version in &mut history {
+            let second = if version.id.key.name == "a" { "00:00:02Z" } else { "00:00:01Z" };
+            version.object["metadata"]["creationTimestamp"] = json!(second);
+        }
+        ledger::first_tickets_in_order(&history)
+    };
+    assert_eq!(crossing("1", "2"), [""; 0]);
+    assert_eq!(crossing("2", "1"), [""; 0]);
+    assert_eq!(crossing("1", "1"), ["lab/a has first ticket 1, lab/b, created later, has 1"]);
+}
+
+#[test]
 fn orphans_and_what_is_not_ours_are_found() {
     let book = Book::new(1).job("lab/a", "lab/ja", true);
     book.found(owners::orphans, "");
