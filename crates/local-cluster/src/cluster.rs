@@ -243,6 +243,11 @@ impl LocalCluster {
         self.parts.plane.process_ids()
     }
 
+    /// Kills a program of the control plane as a crash would, and starts it again. It may take a moment until it works.
+    pub async fn restart(&mut self, program: Program) -> Result<(), Error> {
+        Ok(self.parts.plane.restart(program).await?)
+    }
+
     /// The process id of the guard, which ends everything when this process is gone.
     pub fn guard_id(&self) -> u32 {
         self.parts.guard.id()

@@ -6,7 +6,7 @@ use std::{
     fs::{self, File},
     io,
     net::SocketAddr,
-    path::Path,
+    path::{Path, PathBuf},
     process::ExitStatus,
     sync::Arc,
     time::Duration,
@@ -14,6 +14,7 @@ use std::{
 
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::{Api, Client};
+use nix::sys::signal::Signal;
 use tokio::time::Instant;
 
 use crate::{
@@ -108,8 +109,17 @@ impl Gate {
 
 /// The running processes, in the order in which they were started.
 pub(crate) struct ControlPlane {
-    processes: Vec<(Program, GuardedProcess)>,
+    processes: Vec<Running>,
     state: StateDir,
+    guard: Arc<Guard>,
+}
+
+/// A program that runs, and how to start it again.
+struct Running {
+    program: Program,
+    path: PathBuf,
+    flags: Vec<String>,
+    process: GuardedProcess,
 }
 
 /// Writes keys, kubeconfigs and the audit policy.
@@ -142,11 +152,11 @@ impl ControlPlane {
         guard: &Arc<Guard>,
         admin: &Client,
     ) -> Result<Self, ControlPlaneError> {
-        let mut plane = Self { processes: Vec::new(), state: state.clone() };
+        let mut plane = Self { processes: Vec::new(), state: state.clone(), guard: guard.clone() };
         let start = |plane: &mut Self, program, flags: Vec<String>| {
-            let process = spawn(state, guard, &settings.programs[&program], (program, flags))
-                .map_err(|source| ControlPlaneError::StartProgram { program, source })?;
-            plane.processes.push((program, process));
+            let path = settings.programs[&program].clone();
+            let process = plane.spawn(program, &path, &flags)?;
+            plane.processes.push(Running { program, path, flags, process });
             Ok::<_, ControlPlaneError>(())
         };
         start(&mut plane, Program::Etcd, flags::etcd())?;
@@ -161,12 +171,41 @@ impl ControlPlane {
 
     /// The programs with their process ids.
     pub(crate) fn process_ids(&self) -> impl Iterator<Item = (Program, i32)> {
-        self.processes.iter().map(|(program, process)| (*program, process.id().as_raw()))
+        self.processes.iter().map(|running| (running.program, running.process.id().as_raw()))
+    }
+
+    /// Kills a program as a crash would, and starts it again.
+    pub(crate) async fn restart(&mut self, program: Program) -> Result<(), ControlPlaneError> {
+        let is_it = |running: &Running| running.program == program;
+        let at = self.processes.iter().position(is_it).expect("every program was started");
+        let failed = |source| ControlPlaneError::StartProgram { program, source };
+        let running = &mut self.processes[at];
+        running.process.signal(Signal::SIGKILL).map_err(failed)?;
+        running.process.wait().await.map_err(failed)?;
+        let (path, flags) = (running.path.clone(), running.flags.clone());
+        self.processes[at].process = self.spawn(program, &path, &flags)?;
+        Ok(())
+    }
+
+    fn spawn(
+        &self,
+        program: Program,
+        path: &Path,
+        flags: &[String],
+    ) -> Result<GuardedProcess, ControlPlaneError> {
+        let spawn = || {
+            let log = self.state.log(program.file_name());
+            let log = File::options().create(true).append(true).open(log)?;
+            let mut command = Guard::command(path, flags.to_vec());
+            command.current_dir(self.state.root()).stdout(log.try_clone()?).stderr(log);
+            self.guard.spawn(command)
+        };
+        spawn().map_err(|source| ControlPlaneError::StartProgram { program, source })
     }
 
     /// Takes note of the processes that have ended, so that none stays behind as a zombie.
     pub(crate) fn reap(&mut self) {
-        for (program, process) in &mut self.processes {
+        for Running { program, process, .. } in &mut self.processes {
             if let Err(error) = process.try_wait() {
                 tracing::debug!(%program, %error, "could not take note of an ended process");
             }
@@ -191,7 +230,7 @@ impl ControlPlane {
     }
 
     fn check_all_run(&mut self) -> Result<(), ControlPlaneError> {
-        for (program, process) in &mut self.processes {
+        for Running { program, process, .. } in &mut self.processes {
             let program = *program;
             let ended = process
                 .try_wait()
@@ -203,18 +242,6 @@ impl ControlPlane {
         }
         Ok(())
     }
-}
-
-fn spawn(
-    state: &StateDir,
-    guard: &Arc<Guard>,
-    path: &Path,
-    (program, flags): (Program, Vec<String>),
-) -> io::Result<GuardedProcess> {
-    let log = File::create(state.log(program.file_name()))?;
-    let mut command = Guard::command(path, flags);
-    command.current_dir(state.root()).stdout(log.try_clone()?).stderr(log);
-    guard.spawn(command)
 }
 
 async fn is_ready(admin: &Client) -> bool {

@@ -5,6 +5,7 @@ pub mod owners;
 pub mod parts;
 mod plan;
 mod replay;
+pub mod steps;
 pub mod turns;
 
 #[cfg(test)]

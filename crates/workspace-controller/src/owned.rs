@@ -10,7 +10,7 @@
 //! | every one | our labels, annotations and owner reference |
 //! | NetworkPolicy | `spec`, as a whole: a rule that somebody adds opens it |
 //! | Service | `spec`: `type`, `clusterIP` where it is known, `selector` as a whole, of `ports` ours |
-//! | Deployment | `spec`: `replicas`, `revisionHistoryLimit`, `strategy.type`, `selector`; of the template our labels, of its pods `restartPolicy`, `automountServiceAccountToken`, `enableServiceLinks`, `hostNetwork`, `hostPID`, `hostIPC`, our `hostAliases` and `imagePullSecrets`, and of our container what the entry says, with `allowPrivilegeEscalation` and `seccompProfile` |
+//! | Deployment | `spec`: `replicas`, `minReadySeconds`, `revisionHistoryLimit`, `strategy.type`, `selector`; of the template our labels, of its pods `restartPolicy`, `automountServiceAccountToken`, `enableServiceLinks`, `hostNetwork`, `hostPID`, `hostIPC`, our `hostAliases` and `imagePullSecrets`, and of our container what the entry says, with `allowPrivilegeEscalation` and `seccompProfile` |
 //! | PersistentVolumeClaim | nothing more: its spec is applied as it is found, since it cannot be changed |
 //! | VirtualMachine | `spec`: `runStrategy`, `instancetype`, `preference`; of the template our labels, `cpu.cores`, `memory.guest`, and our disks, interfaces, networks and volumes |
 //!

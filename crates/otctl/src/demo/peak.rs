@@ -134,9 +134,9 @@ impl Pods {
 /// The version from which a watch misses nothing that happens from now on.
 pub async fn version<K>(api: &Api<K>) -> anyhow::Result<String>
 where
-    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned,
+    K: Resource + Clone + std::fmt::Debug + DeserializeOwned,
 {
-    let kind = K::kind(&());
+    let kind = api.resource_url();
     let list = api
         .list(&ListParams::default())
         .await
@@ -152,12 +152,12 @@ pub async fn follow<K>(
     see: impl Fn(WatchEvent<K>),
 ) -> anyhow::Error
 where
-    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
+    K: Resource + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
 {
     let mut version = from;
     loop {
         if let Err(error) = follow_once(&api, &params, &mut version, &see).await {
-            return error.context(format!("the history of {} has a gap", K::kind(&())));
+            return error.context(format!("the history of {} has a gap", api.resource_url()));
         }
     }
 }
@@ -170,7 +170,7 @@ async fn follow_once<K>(
     see: &impl Fn(WatchEvent<K>),
 ) -> anyhow::Result<()>
 where
-    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
+    K: Resource + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
 {
     let mut events = std::pin::pin!(api.watch(params, version).await?);
     while let Some(event) = events.try_next().await? {

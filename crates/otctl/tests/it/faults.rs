@@ -1,14 +1,14 @@
 //! The controller behind a proxy that does to its requests and watches what networks, servers and kernels do. What each
 //! file shows is a promise that holds all the same; `proxied` is the controller, and decides nothing.
 
-mod acting;
+pub(crate) mod acting;
 mod answers;
 mod crash_points;
 mod files;
 mod lease;
 mod lives;
 mod logs;
-mod proxied;
+pub(crate) mod proxied;
 mod store;
 mod streams;
 mod watches;

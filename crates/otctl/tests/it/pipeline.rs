@@ -2,7 +2,7 @@
 //! what it exits with.
 
 mod people;
-mod terminal;
+pub(crate) mod terminal;
 
 use image_server::{Behaviour, Content, Fault};
 use k8s_openapi::api::core::v1::ConfigMap;

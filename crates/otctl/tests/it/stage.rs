@@ -26,6 +26,8 @@ pub(crate) use self::looks::{account, answer_of, keep_metrics, names, pod_phase,
 
 /// Where images are.
 pub(crate) const NAMESPACE: &str = "labs";
+/// Where workspaces may be made as well.
+pub(crate) const OTHER_NAMESPACE: &str = "exams";
 /// Whatever is waited for has come by then, or never will: the machine may be busy with compilers.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 /// How soon what is waited for is looked at again, and how rarely at most: looking costs the API server.
@@ -72,7 +74,9 @@ impl Stage {
         let importer = vec![program.display().to_string(), "run-importer".to_owned()];
         let cluster = LocalCluster::start(Options { importer, ..options }).await.unwrap();
         let client = cluster.admin();
-        installation::apply(&client, entries(&server, policy), &[NAMESPACE]).await.unwrap();
+        installation::apply(&client, entries(&server, policy), &[NAMESPACE, OTHER_NAMESPACE])
+            .await
+            .unwrap();
         await_rights(&cluster).await;
         let mut launch = Launch::on(&cluster, program).await.unwrap();
         launch.flags = FLAGS.map(str::to_owned).to_vec();
@@ -134,6 +138,11 @@ impl Stage {
     /// The cluster, for its nodes, storage and audit log.
     pub(crate) fn cluster(&self) -> &LocalCluster {
         self.cluster.as_ref().expect("it is taken at the end only")
+    }
+
+    /// The cluster, to take a part of it away for a moment.
+    pub(crate) fn cluster_mut(&mut self) -> &mut LocalCluster {
+        self.cluster.as_mut().expect("it is taken at the end only")
     }
 
     /// Replaces the policy by these entries and those that every stage needs.

@@ -4,16 +4,18 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use kube::api::{ListParams, WatchEvent, WatchParams};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
+use kube::api::{
+    ApiResource, DynamicObject, GroupVersionKind, ListParams, WatchEvent, WatchParams,
+};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use otctl::demo::peak::{follow, version};
 use otctl_kit::store::Key;
-use otctl_types::names::{DEFAULT_NAMESPACE, DEFAULT_POLICY_NAME, ROLE_LABEL};
-use otctl_types::{AdmissionQueue, VMDiskImage};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use otctl_types::names::{DEFAULT_POLICY_NAME, ROLE_LABEL, WORKSPACE_QUEUE};
+use otctl_types::{AdmissionQueue, VMDiskImage, Workspace};
 use serde_json::{Value, json};
 use testbed::world::{Id, Verb, Version};
 use tokio::task::JoinSet;
@@ -24,24 +26,56 @@ use crate::stage::until;
 #[derive(Clone, Default)]
 struct Seen(Arc<Mutex<BTreeMap<u64, Version>>>);
 
-/// Watches of images, the ledger, the policy, import Jobs and import pods.
+/// Watches of everything that the rules of one kind of object speak of.
 pub(crate) struct Timeline {
     seen: Seen,
     client: Client,
+    subjects: Vec<Subject>,
     watches: JoinSet<anyhow::Error>,
 }
 
 impl Timeline {
-    /// Opens the watches; nothing that happens after this is missed, and what is there already is the beginning.
+    /// Opens watches of images, the ledgers, the policy, import Jobs and import pods; nothing that happens after this is
+    /// missed, and what is there already is the beginning.
     pub(crate) async fn open(client: &Client) -> Self {
-        let mut timeline =
-            Self { seen: Seen::default(), client: client.clone(), watches: JoinSet::new() };
-        timeline.watch::<VMDiskImage>(Api::all(client.clone()), everything()).await;
-        timeline.watch::<AdmissionQueue>(Api::all(client.clone()), everything()).await;
-        timeline.watch::<ConfigMap>(policies(client), only_policy()).await;
-        timeline.watch::<Job>(Api::all(client.clone()), only_imports()).await;
-        timeline.watch::<Pod>(Api::all(client.clone()), only_imports()).await;
+        let imports =
+            || Selection { labels: format!("{ROLE_LABEL}=import"), ..Selection::default() };
+        let policy = Selection::named(DEFAULT_POLICY_NAME);
+        let mut timeline = Self::of_nothing(client);
+        timeline.watch(Subject::of::<VMDiskImage>(Selection::default())).await;
+        timeline.watch(Subject::of::<AdmissionQueue>(Selection::default())).await;
+        timeline.watch(Subject::of::<ConfigMap>(policy)).await;
+        timeline.watch(Subject::of::<Job>(imports())).await;
+        timeline.watch(Subject::of::<Pod>(imports())).await;
         timeline
+    }
+
+    /// The same of workspaces, their ledger, and everything that is made for them, KubeVirt's kinds left out.
+    pub(crate) async fn of_workspaces(client: &Client) -> Self {
+        let mut timeline = Self::of_nothing(client);
+        timeline.watch(Subject::of::<Workspace>(Selection::default())).await;
+        timeline.watch(Subject::of::<AdmissionQueue>(Selection::named(WORKSPACE_QUEUE))).await;
+        timeline.watch(Subject::of::<VMDiskImage>(Selection::default())).await;
+        timeline.watch(Subject::of::<NetworkPolicy>(Selection::default())).await;
+        timeline.watch(Subject::of::<Service>(Selection::default())).await;
+        timeline.watch(Subject::of::<Deployment>(Selection::default())).await;
+        timeline.watch(Subject::of::<ReplicaSet>(Selection::default())).await;
+        // Of a pod that nobody labelled its owners tell.
+        timeline.watch(Subject::of::<Pod>(Selection::default())).await;
+        timeline
+    }
+
+    /// Goes on with the kinds of KubeVirt, which are served by now.
+    pub(crate) async fn watch_machines(&mut self) {
+        for kind in ["VirtualMachine", "VirtualMachineInstance"] {
+            let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("kubevirt.io", "v1", kind));
+            self.watch(Subject { kind, only: Selection::default() }).await;
+        }
+    }
+
+    fn of_nothing(client: &Client) -> Self {
+        let (seen, watches) = (Seen::default(), JoinSet::new());
+        Self { seen, client: client.clone(), subjects: Vec::new(), watches }
     }
 
     /// The history up to now, in the order in which the API server committed it.
@@ -49,66 +83,55 @@ impl Timeline {
     /// # Panics
     /// When a watch broke, so that something may have been missed.
     pub(crate) async fn history(&mut self) -> Vec<Version> {
-        self.await_caught_up::<VMDiskImage>(Api::all(self.client.clone()), everything()).await;
-        self.await_caught_up::<AdmissionQueue>(Api::all(self.client.clone()), everything()).await;
-        self.await_caught_up::<ConfigMap>(policies(&self.client), only_policy()).await;
-        self.await_caught_up::<Job>(Api::all(self.client.clone()), only_imports()).await;
-        self.await_caught_up::<Pod>(Api::all(self.client.clone()), only_imports()).await;
+        for subject in &self.subjects {
+            self.await_caught_up(subject).await;
+        }
         if let Some(broken) = self.watches.try_join_next() {
             panic!("a watch broke: {:?}", broken.unwrap());
         }
         self.seen.0.lock().unwrap().values().cloned().collect()
     }
 
-    async fn watch<K>(&mut self, api: Api<K>, only: Selection)
-    where
-        K: Resource<DynamicType = ()>
-            + Clone
-            + std::fmt::Debug
-            + DeserializeOwned
-            + Serialize
-            + Send
-            + 'static,
-    {
+    async fn watch(&mut self, subject: Subject) {
+        let (api, kind) = (subject.api(&self.client), subject.kind.kind.clone());
         let from = version(&api).await.unwrap();
-        for object in api.list(&only.list()).await.unwrap() {
-            self.seen.note(Verb::Created, &object);
+        for object in api.list(&subject.only.list()).await.unwrap() {
+            self.seen.note(Verb::Created, &kind, &object);
         }
         let seen = self.seen.clone();
-        self.watches.spawn(follow(api, only.watch(), from, move |event| seen.see(&event)));
+        let see = move |event| seen.see(&kind, &event);
+        self.watches.spawn(follow(api, subject.only.watch(), from, see));
+        self.subjects.push(subject);
     }
 
     /// Waits until the newest version of everything that is there was seen, and nothing else is taken for alive.
-    async fn await_caught_up<K>(&self, api: Api<K>, only: Selection)
-    where
-        K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned,
-    {
-        let kind = K::kind(&()).into_owned();
+    async fn await_caught_up(&self, subject: &Subject) {
+        let (api, kind) = (subject.api(&self.client), &subject.kind.kind);
         until(&format!("the watch of {kind} has seen everything"), async || {
-            let listed = api.list(&only.list()).await.unwrap();
+            let listed = api.list(&subject.only.list()).await.unwrap();
             let there: BTreeMap<Id, u64> =
-                listed.iter().map(|object| (id(object), revision(object))).collect();
-            (self.seen.alive(&kind) == there).then_some(())
+                listed.iter().map(|object| (id(kind, object), revision(object))).collect();
+            (self.seen.alive(kind) == there).then_some(())
         })
         .await;
     }
 }
 
 impl Seen {
-    fn see<K: Resource<DynamicType = ()> + Serialize>(&self, event: &WatchEvent<K>) {
+    fn see(&self, kind: &str, event: &WatchEvent<DynamicObject>) {
         match event {
-            WatchEvent::Added(object) => self.note(Verb::Created, object),
-            WatchEvent::Modified(object) => self.note(Verb::Status, object),
-            WatchEvent::Deleted(object) => self.note(Verb::Removed, object),
+            WatchEvent::Added(object) => self.note(Verb::Created, kind, object),
+            WatchEvent::Modified(object) => self.note(Verb::Status, kind, object),
+            WatchEvent::Deleted(object) => self.note(Verb::Removed, kind, object),
             WatchEvent::Bookmark(_) | WatchEvent::Error(_) => {}
         }
     }
 
-    fn note<K: Resource<DynamicType = ()> + Serialize>(&self, verb: Verb, object: &K) {
+    fn note(&self, verb: Verb, kind: &str, object: &DynamicObject) {
         let mut json = serde_json::to_value(object).unwrap();
-        json["kind"] = json!(K::kind(&()));
+        json["kind"] = json!(kind);
         let version = Version {
-            id: id(object),
+            id: id(kind, object),
             revision: revision(object),
             verb,
             by: "somebody".to_owned(),
@@ -147,27 +170,33 @@ impl Selection {
     }
 }
 
-fn everything() -> Selection {
-    Selection::default()
+impl Selection {
+    fn named(name: &str) -> Self {
+        Self { fields: format!("metadata.name={name}"), ..Self::default() }
+    }
 }
 
-fn only_imports() -> Selection {
-    Selection { labels: format!("{ROLE_LABEL}=import"), ..Selection::default() }
+/// A kind, and what of it.
+struct Subject {
+    kind: ApiResource,
+    only: Selection,
 }
 
-fn only_policy() -> Selection {
-    Selection { fields: format!("metadata.name={DEFAULT_POLICY_NAME}"), ..Selection::default() }
+impl Subject {
+    fn of<K: Resource<DynamicType = ()>>(only: Selection) -> Self {
+        Self { kind: ApiResource::erase::<K>(&()), only }
+    }
+
+    fn api(&self, client: &Client) -> Api<DynamicObject> {
+        Api::all_with(client.clone(), &self.kind)
+    }
 }
 
-fn policies(client: &Client) -> Api<ConfigMap> {
-    Api::namespaced(client.clone(), DEFAULT_NAMESPACE)
+fn id(kind: &str, object: &DynamicObject) -> Id {
+    Id::new(kind, &Key::new(&object.namespace().unwrap_or_default(), &object.name_any()))
 }
 
-fn id<K: Resource<DynamicType = ()>>(object: &K) -> Id {
-    Id::new(&K::kind(&()), &Key::new(&object.namespace().unwrap_or_default(), &object.name_any()))
-}
-
-fn revision<K: Resource>(object: &K) -> u64 {
+fn revision(object: &DynamicObject) -> u64 {
     object.resource_version().unwrap().parse().unwrap()
 }
 

@@ -1,9 +1,16 @@
 //! Workspaces as they are installed: what admission refuses, and what the controller does with its rights.
 
 mod carriers;
+mod fleet;
+mod healing;
 mod label;
+mod labs;
+mod life;
+mod pipeline;
 mod queue;
+mod retention;
 mod rights;
+mod trouble;
 mod users;
 
 use kube::api::{Api, DynamicObject, PostParams};

@@ -3,13 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use otctl_kit::store::Key;
 use otctl_types::names::ATTEMPT_ANNOTATION;
 use policy::Ticket;
 use serde_json::{Value, json};
 
 use super::replay::{Replay, Slot, is_finished, is_started, slot_of_entry, slot_of_job};
 use crate::json::{controller, is_deleting, items, text, uid};
-use crate::world::{Verb, Version};
+use crate::world::{Id, Verb, Version};
 
 /// What must hold while only the controllers write the ledger.
 #[must_use]
@@ -211,13 +212,13 @@ pub fn attempts_only_grow(history: &[Version]) -> Vec<String> {
     found
 }
 
-/// First tickets follow the order of creation, among images, or workspaces, that lived at the same time: a number that only
+/// First tickets follow the order of creation, among images, and among workspaces, that lived at the same time: a number that only
 /// the dead had may be given again. Who was ever suspended is left out: it takes its first ticket when it is resumed.
 /// Creates that cross may be in one order by their timestamps, which the API server takes first, and in the other by their
 /// versions; then either is right.
 #[must_use]
 pub fn first_tickets_in_order(history: &[Version]) -> Vec<String> {
-    let mut created: BTreeMap<&str, (u64, &str, String)> = BTreeMap::new();
+    let mut created: BTreeMap<&str, (u64, &str, &Id)> = BTreeMap::new();
     let mut given: BTreeMap<&str, Ticket> = BTreeMap::new();
     let mut gone: BTreeMap<&str, u64> = BTreeMap::new();
     let mut suspended: BTreeSet<&str> = BTreeSet::new();
@@ -226,7 +227,7 @@ pub fn first_tickets_in_order(history: &[Version]) -> Vec<String> {
         if matches!(version.id.kind.as_str(), "VMDiskImage" | "Workspace") {
             created
                 .entry(uid(object))
-                .or_insert_with(|| (version.revision, second(object), version.id.key.to_string()));
+                .or_insert_with(|| (version.revision, second(object), &version.id));
             // A workspace gives its ticket back when it is ready; then its number may be given again as well.
             let had = before.is_some_and(|it| !it["status"]["ticket"].is_null());
             let is_back = had && object["status"]["ticket"].is_null();
@@ -248,9 +249,10 @@ pub fn first_tickets_in_order(history: &[Version]) -> Vec<String> {
         .iter()
         .filter(|(uid, ticket)| !suspended.contains(*uid) && ticket.retry_at().is_none())
         .filter_map(|(uid, ticket)| {
-            let (created, second, name) = created.get(uid)?;
+            let (created, second, id) = created.get(uid)?;
             let gone = gone.get(uid).copied().unwrap_or(u64::MAX);
-            Some(Life { created: *created, second, gone, ticket: *ticket, name })
+            let (kind, name) = (&id.kind, &id.key);
+            Some(Life { kind, created: *created, second, gone, ticket: *ticket, name })
         })
         .collect();
     order.sort_by_key(|life| life.created);
@@ -259,7 +261,7 @@ pub fn first_tickets_in_order(history: &[Version]) -> Vec<String> {
         .enumerate()
         .flat_map(|(at, younger)| order[..at].iter().map(move |elder| (elder, younger)));
     let inverted = pairs.filter(|(elder, younger)| {
-        let lived_together = elder.gone > younger.created;
+        let lived_together = elder.kind == younger.kind && elder.gone > younger.created;
         let is_before = elder.second <= younger.second || elder.ticket == younger.ticket;
         lived_together && is_before && elder.ticket >= younger.ticket
     });
@@ -275,11 +277,12 @@ pub fn first_tickets_in_order(history: &[Version]) -> Vec<String> {
 
 /// An image with a first ticket: between which versions it lived.
 struct Life<'a> {
+    kind: &'a str,
     created: u64,
     second: &'a str,
     gone: u64,
     ticket: Ticket,
-    name: &'a str,
+    name: &'a Key,
 }
 
 /// The second in which an object was created.

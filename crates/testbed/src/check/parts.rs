@@ -63,8 +63,7 @@ pub fn labels_from_birth(history: &[Version]) -> Vec<String> {
         if version.id.kind != "Pod" || version.verb != Verb::Created {
             return;
         }
-        let workload = controller(&version.object).and_then(|it| world.last_of(text(&it["uid"])));
-        let Some(workspace) = workload.and_then(|it| owner(world, it)) else { return };
+        let Some(workspace) = origin(world, &version.object) else { return };
         let label = text(&version.object["metadata"]["labels"][WORKSPACE_LABEL]);
         if label != uid(workspace) {
             found.push(format!(
@@ -114,6 +113,15 @@ fn workload_of<'a>(world: &Replay<'a>, version: &'a Version) -> Option<&'a Value
     let is_workload = matches!(&*version.id.kind, "Deployment" | "VirtualMachine");
     let is_new = is_workload && version.verb == Verb::Created;
     owner(world, &version.object).filter(|_| is_new)
+}
+
+/// The workspace from which an object comes, through whatever makes the one from the other.
+fn origin<'a>(world: &Replay<'a>, object: &Value) -> Option<&'a Value> {
+    let mut owner = world.last_of(text(&controller(object)?["uid"]))?;
+    while owner["kind"] != "Workspace" {
+        owner = world.last_of(text(&controller(owner)?["uid"]))?;
+    }
+    Some(owner)
 }
 
 /// The workspace that controls an object, as it was last seen.

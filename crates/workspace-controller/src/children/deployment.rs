@@ -11,6 +11,10 @@ use otctl_types::workspace::Container;
 use super::{Facts, note_revision};
 use crate::names::{self, Component};
 
+/// A container without a readiness probe is ready as soon as its process runs, also when that ends at once, again and again:
+/// it must live this long to count, in seconds.
+const MIN_READY_SECONDS: i32 = 2;
+
 /// The Deployment of a container with that many pods, none while the workspace is suspended. Its pods find the other
 /// entries by `aliases`; where a Deployment is there already see [`host_aliases`](super::host_aliases).
 pub fn deployment(
@@ -28,6 +32,7 @@ pub fn deployment(
         metadata,
         spec: Some(DeploymentSpec {
             replicas: Some(replicas),
+            min_ready_seconds: Some(MIN_READY_SECONDS),
             revision_history_limit: Some(1),
             selector: LabelSelector { match_labels: Some(selector), match_expressions: None },
             strategy: Some(DeploymentStrategy {

@@ -98,9 +98,10 @@ pub(crate) fn deployment() -> Vec<Edit> {
     let own = [
         replace("/spec/replicas", json!(5), "spec.replicas"),
         replace("/spec/revisionHistoryLimit", json!(3), "spec.revisionHistoryLimit"),
+        replace("/spec/minReadySeconds", json!(0), "spec.minReadySeconds"),
         replace("/spec/strategy", json!({"type": "Recreate"}), "spec.strategy.type"),
         replace("/spec/template/metadata/labels/app.kubernetes.io~1name", json!("x"), label),
-        theirs("/spec/minReadySeconds", json!(1)),
+        theirs("/spec/progressDeadlineSeconds", json!(300)),
         theirs("/spec/template/metadata/labels/team", json!("red")),
         theirs("/spec/template/metadata/annotations", json!({"mesh": "on"})),
     ];

@@ -113,7 +113,11 @@ async fn contender(stage: &Stage, name: &str) -> Proxied {
 }
 
 /// Is struck at one write after the other until it is over; how often it was.
-async fn contend(mut contender: Proxied, seed: u64, mut over: watch::Receiver<bool>) -> usize {
+pub(crate) async fn contend(
+    mut contender: Proxied,
+    seed: u64,
+    mut over: watch::Receiver<bool>,
+) -> usize {
     let mut random = StdRng::seed_from_u64(seed);
     let mut struck = 0;
     loop {

@@ -10,14 +10,14 @@ use crate::stage::{Stage, answer_of, keep_metrics, until};
 /// Says a line before each write.
 const LOG: &str = "--log-level=info,otctl_kit::commit::write=debug";
 /// For one that works whenever it runs.
-pub(super) const ALONE: &[&str] = &["--leader-election=false"];
+pub(crate) const ALONE: &[&str] = &["--leader-election=false"];
 /// For one that takes the lease of a dead one soon.
 pub(super) const HASTY: &[&str] =
     &["--lease-duration=1500ms", "--renew-deadline=1s", "--retry-period=250ms"];
 
 /// A controller, its proxy, and its logs: one for each start.
-pub(super) struct Proxied {
-    pub(super) proxy: Proxy,
+pub(crate) struct Proxied {
+    pub(crate) proxy: Proxy,
     name: String,
     launch: Launch,
     starts: usize,
@@ -25,19 +25,24 @@ pub(super) struct Proxied {
 }
 
 impl Proxied {
-    /// Not started yet.
+    /// The controller of disk images, not started yet.
     pub(super) async fn on(stage: &Stage, name: &str, flags: &[&str]) -> Self {
-        let proxy = Proxy::start(&stage.cluster().admin_config()).await.unwrap();
         let program = PathBuf::from(env!("CARGO_BIN_EXE_otctl"));
-        let mut launch = Launch::on(stage.cluster(), program).await.unwrap();
+        let launch = Launch::on(stage.cluster(), program).await.unwrap();
+        Self::of(launch, stage, name, flags).await
+    }
+
+    /// Any controller, not started yet.
+    pub(crate) async fn of(mut launch: Launch, stage: &Stage, name: &str, flags: &[&str]) -> Self {
+        let proxy = Proxy::start(&stage.cluster().admin_config()).await.unwrap();
         launch.kubeconfig = proxy.kubeconfig(&launch.kubeconfig).unwrap();
         launch.environment = stage.environment();
-        launch.flags = [&[LOG], flags].concat().into_iter().map(str::to_owned).collect();
+        launch.flags.extend([&[LOG], flags].concat().into_iter().map(str::to_owned));
         Self { proxy, name: name.to_owned(), launch, starts: 0, process: None }
     }
 
     /// Starts it, or the next one.
-    pub(super) fn start(&mut self) {
+    pub(crate) fn start(&mut self) {
         assert!(self.process.is_none(), "{} runs", self.name);
         self.starts += 1;
         let logs = self.launch.log.parent().expect("logs are in a directory").to_owned();
@@ -66,7 +71,7 @@ impl Proxied {
     }
 
     /// What the one that was started last has logged.
-    pub(super) fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.launch.log).unwrap_or_default()
     }
 

@@ -14,24 +14,24 @@ use crate::otctl;
 use crate::stage::{NAMESPACE, PATIENCE, Stage};
 
 /// Where commands are typed.
-pub(super) struct Terminal {
+pub(crate) struct Terminal {
     directory: TempDir,
     /// The way into the cluster.
-    pub(super) kubeconfig: PathBuf,
+    pub(crate) kubeconfig: PathBuf,
 }
 
 /// What a command did.
 #[derive(Debug)]
-pub(super) struct Ran {
+pub(crate) struct Ran {
     line: String,
     code: Option<i32>,
     /// What it printed to standard output.
-    pub(super) out: String,
+    pub(crate) out: String,
     err: String,
 }
 
 /// A command that runs.
-pub(super) struct Running {
+pub(crate) struct Running {
     line: String,
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -39,30 +39,30 @@ pub(super) struct Running {
 }
 
 impl Terminal {
-    pub(super) fn on(stage: &Stage) -> Self {
+    pub(crate) fn on(stage: &Stage) -> Self {
         let kubeconfig = stage.cluster().kubeconfig_path();
         Self { directory: tempfile::tempdir().unwrap(), kubeconfig }
     }
 
     /// Writes a file that commands may name; JSON is YAML.
-    pub(super) fn file(&self, name: &str, object: &Value) {
+    pub(crate) fn file(&self, name: &str, object: &Value) {
         let path = self.directory.path().join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, object.to_string()).unwrap();
     }
 
     /// Runs `otctl LINE` in the namespace of every image.
-    pub(super) async fn run(&self, line: &str) -> Ran {
+    pub(crate) async fn run(&self, line: &str) -> Ran {
         self.run_with(line, "").await
     }
 
     /// The same with this standard input.
-    pub(super) async fn run_with(&self, line: &str, input: &str) -> Ran {
+    pub(crate) async fn run_with(&self, line: &str, input: &str) -> Ran {
         self.run_as(&self.kubeconfig, &format!("{line} -n {NAMESPACE}"), input).await
     }
 
     /// Runs `otctl LINE` as whoever has this kubeconfig.
-    pub(super) async fn run_as(&self, kubeconfig: &Path, line: &str, input: &str) -> Ran {
+    pub(crate) async fn run_as(&self, kubeconfig: &Path, line: &str, input: &str) -> Ran {
         let mut child = self.command(kubeconfig, line).stdin(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
         // One that reads nothing may be gone already.
@@ -76,7 +76,7 @@ impl Terminal {
     }
 
     /// Starts `otctl LINE` in the namespace of every image.
-    pub(super) fn start(&self, kubeconfig: &Path, line: &str) -> Running {
+    pub(crate) fn start(&self, kubeconfig: &Path, line: &str) -> Running {
         let mut child =
             self.command(kubeconfig, &format!("{line} -n {NAMESPACE}")).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -92,7 +92,7 @@ impl Terminal {
     }
 
     /// A place for links to programs.
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.directory.path()
     }
 }
@@ -100,7 +100,7 @@ impl Terminal {
 impl Ran {
     /// It exited with this code, and told this.
     #[track_caller]
-    pub(super) fn expect(&self, code: i32, part: &str) -> &Self {
+    pub(crate) fn expect(&self, code: i32, part: &str) -> &Self {
         let is_so = self.code == Some(code) && (self.out.contains(part) || self.err.contains(part));
         assert!(is_so, "{code} and '{part}' of {}", self.told());
         self
@@ -108,20 +108,20 @@ impl Ran {
 
     /// It did not tell this.
     #[track_caller]
-    pub(super) fn expect_no(&self, part: &str) {
+    pub(crate) fn expect_no(&self, part: &str) {
         let is_so = !self.out.contains(part) && !self.err.contains(part);
         assert!(is_so, "no '{part}' of {}", self.told());
     }
 
     /// Everything, for whoever looks for the cause of a failure.
-    pub(super) fn told(&self) -> String {
+    pub(crate) fn told(&self) -> String {
         format!("otctl {}: {:?}\n{}{}", self.line, self.code, self.out, self.err)
     }
 }
 
 impl Running {
     /// Waits until a line has this.
-    pub(super) async fn until(&mut self, part: &str) {
+    pub(crate) async fn until(&mut self, part: &str) {
         let told = timeout(PATIENCE, async {
             while let Some(line) = self.lines.next_line().await.unwrap() {
                 self.told.push_str(&format!("{line}\n"));
@@ -141,7 +141,7 @@ impl Running {
     }
 
     /// Waits until it has ended.
-    pub(super) async fn end(mut self) -> Ran {
+    pub(crate) async fn end(mut self) -> Ran {
         let rest = timeout(PATIENCE, async {
             while let Some(line) = self.lines.next_line().await.unwrap() {
                 self.told.push_str(&format!("{line}\n"));
