@@ -13,14 +13,28 @@ pub struct Measured {
 }
 
 /// Every controller.
-pub const CONTROLLERS: [Measured; 1] = [Measured {
-    program: otctl_types::names::DISKIMAGE_CONTROLLER,
-    families: &diskimage_controller::metrics::FAMILIES,
-    loops: &diskimage_controller::LOOPS,
-}];
+pub const CONTROLLERS: [Measured; 2] = [
+    Measured {
+        program: otctl_types::names::DISKIMAGE_CONTROLLER,
+        families: &diskimage_controller::metrics::FAMILIES,
+        loops: &diskimage_controller::LOOPS,
+    },
+    Measured {
+        program: otctl_types::names::WORKSPACE_CONTROLLER,
+        families: &workspace_controller::metrics::FAMILIES,
+        loops: &workspace_controller::LOOPS,
+    },
+];
 
-/// Every family that some controller registers.
+/// Every family that some controller registers, each once.
 pub fn all() -> impl Iterator<Item = &'static Family> {
     let own = CONTROLLERS.iter().flat_map(|controller| controller.families);
-    FAMILIES.iter().chain(&PROCESS_FAMILIES).chain(own)
+    let mut known: Vec<&Family> = Vec::new();
+    for family in FAMILIES.iter().chain(&PROCESS_FAMILIES).chain(own) {
+        // Two that have only their name in common stay two, which no registry takes.
+        if !known.contains(&family) {
+            known.push(family);
+        }
+    }
+    known.into_iter()
 }

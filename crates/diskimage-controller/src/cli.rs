@@ -6,15 +6,15 @@ use std::sync::Arc;
 use clap::Parser;
 use otctl_kit::args::Args as KitArgs;
 use otctl_kit::driver::Trigger;
+use otctl_kit::metrics::leads;
 use otctl_kit::runtime::{Context, Controllers, RunError};
-use otctl_kit::tenure::Tenure;
 use otctl_kit::watch::WatchOptions;
 use otctl_types::names::{DISKIMAGE_CONTROLLER, IMAGE_QUEUE, MANAGED_BY, ROLE_LABEL};
 
 use crate::config::Settings;
 use crate::exchange::{Correspondence, correspond};
 use crate::image::Image;
-use crate::metrics::{Leads, measure};
+use crate::metrics::measure;
 use crate::queue::{PolicySource, queue};
 use crate::slim;
 use crate::views::Views;
@@ -65,11 +65,6 @@ pub fn controllers(context: &Context, settings: Settings) -> Controllers {
         .while_leading("imports", move |signs| {
             correspond(views.clone(), talk.clone(), tenure.clone(), signs)
         })
-}
-
-fn leads(tenure: &Tenure) -> Leads {
-    let tenure = tenure.clone();
-    Arc::new(move || tenure.is_on())
 }
 
 fn watches(context: &Context, views: &Views) -> Controllers {

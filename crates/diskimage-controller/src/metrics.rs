@@ -18,18 +18,15 @@ mod families;
 use std::sync::Arc;
 
 use otctl_kit::clock::Clock;
-use otctl_kit::metrics::Metrics;
+use otctl_kit::metrics::{Leads, Metrics};
 use otctl_kit::store::Key;
 
 pub use self::families::FAMILIES;
-use self::gauges::Gauges;
+use self::gauges::gauges;
 pub use self::tally::CLASSES;
 use self::tally::Tally;
 use self::traffic::Traffic;
 use crate::views::Views;
-
-/// Whether this process leads now.
-pub type Leads = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// Registers every family, and counts from now on what the views show.
 pub fn measure(
@@ -38,7 +35,7 @@ pub fn measure(
     clock: Arc<dyn Clock>,
     (traffic, leads): (Traffic, Leads),
 ) {
-    registry.register(Gauges::new(views.clone(), clock));
+    registry.register(gauges(views.clone(), clock));
     registry.register(traffic.counter());
     let tally = Tally::new(traffic, leads);
     tally.register(registry);

@@ -7,6 +7,8 @@
 
 mod families;
 mod family;
+mod lives;
+mod scraped;
 
 use std::time::Duration;
 
@@ -22,6 +24,8 @@ use self::families::{
 };
 pub use self::families::{FAMILIES, PROCESS_FAMILIES};
 pub use self::family::{Family, Kind};
+pub use self::lives::{Leads, Life, Lives, leads};
+pub use self::scraped::Scraped;
 use crate::args::Build;
 
 /// The content type of [`Metrics::render`].

@@ -17,6 +17,7 @@ mod observe;
 mod turn;
 
 pub mod document;
+pub mod metrics;
 pub mod reading;
 pub mod work;
 

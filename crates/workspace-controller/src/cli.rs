@@ -7,13 +7,14 @@ use std::sync::Arc;
 use clap::{FromArgMatches, Parser, Subcommand};
 use otctl_kit::args::Args as KitArgs;
 use otctl_kit::driver::Trigger;
+use otctl_kit::metrics::leads;
 use otctl_kit::runtime::{Context, Controllers, RunError};
 use otctl_kit::watch::WatchOptions;
 use otctl_queue::PolicySource;
 use otctl_types::names::{WORKSPACE_CONTROLLER, WORKSPACE_LABEL, WORKSPACE_QUEUE};
 
 use crate::config::{Settings, Site};
-use crate::metrics::WorkspaceMetrics;
+use crate::metrics::measure;
 use crate::queue::queue;
 use crate::release;
 use crate::slim;
@@ -106,7 +107,7 @@ pub fn controllers(context: &Context, settings: Settings) -> Controllers {
     let (cluster, clock) = (context.cluster.clone(), context.clock.clone());
     let queue = queue(views.clone(), site.clone(), source, (cluster.clone(), clock));
     let workspaces = Reconciler::new(views.clone(), cluster, site);
-    context.metrics.register(WorkspaceMetrics::new(views.clone()));
+    measure(&context.metrics, &views, context.clock.clone(), leads(&context.tenure));
     watches(context, &views)
         .reconcile(queue, 1, |trigger| wire_queue(&waking(trigger), &views))
         .reconcile(workspaces, WORKSPACE_PASSES, |trigger| {

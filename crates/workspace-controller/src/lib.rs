@@ -17,6 +17,8 @@
 //! What it reads: Workspaces, the ledger, the policy ConfigMap, and in the namespaces that it serves images, network
 //! policies and its own children. What it may do is listed in `rbac.rs`; it has no right on Secrets.
 
+use otctl_kit::reconciler::Reconciler as _;
+
 pub mod aggregate;
 pub mod children;
 pub mod cli;
@@ -41,3 +43,6 @@ pub mod wiring;
 pub mod workspace;
 
 pub use cli::{Args, run};
+
+/// The loops of this controller, as logs and metrics name them.
+pub const LOOPS: [&str; 2] = [queue::Queue::NAME, workspace::Reconciler::NAME];

@@ -7,6 +7,8 @@ use otctl_kit::error::Category;
 use otctl_kit::metrics::{FAMILIES, Family, Kind, PROCESS_FAMILIES};
 use otctl_kit::report::Outcome;
 
+use workspace_controller::metrics::{End, Wish};
+
 use super::reference::cell;
 use crate::families::{CONTROLLERS, all};
 
@@ -16,16 +18,20 @@ Every controller serves them at `/metrics`, the one that leads and those that st
 
 - **Gauges** tell what each replica watches, which is the same for all, or of the one that leads: take the highest,
   `max(otctl_images_waiting)`.
-- **Counters and histograms** count what this process has done. What happens to images is counted by the leader alone, and
-  once, whatever is repeated or seen again: add them up, `sum(rate(otctl_image_received_bytes_total[5m]))`. A restart begins
-  at 0, as Prometheus expects; what happens in the moment between two leaders may be counted by none.
+- **Counters and histograms** count what this process has done. What happens to images and Workspaces is counted by the
+  leader alone, and once, whatever is repeated or seen again: add them up,
+  `sum(rate(otctl_image_received_bytes_total[5m]))`. A restart begins at 0, as Prometheus expects; what happens in the
+  moment between two leaders may be counted by none.
 
 What several controllers measure is told apart by the program:
 `otctl_leader * on (job, instance) group_left (program) otctl_build_info{program=\"diskimage-controller\"}`.
 
-The charts bring alerts and a dashboard: `metrics.prometheusRule.enabled`, `metrics.dashboards.enabled`. What to do about
+Each chart brings alerts and a dashboard: `metrics.prometheusRule.enabled`, `metrics.dashboards.enabled`. What to do about
 an alert: [runbook.md](../runbook.md#alerts).
 ";
+
+const TURN_ENDS: &str = "every part was ready; `provisioningTimeout` of the policy was over before; nothing could be done, such \
+     as while disk images are synced; it was suspended or deleted";
 
 pub(super) fn page() -> anyhow::Result<String> {
     let mut text = INTRODUCTION.to_owned();
@@ -82,7 +88,12 @@ fn values(label: &str) -> Option<String> {
         values.iter().map(|value| format!("`{value}`")).collect::<Vec<_>>().join(", ")
     };
     let programs: Vec<_> = CONTROLLERS.iter().map(|it| it.program).collect();
-    let loops: Vec<_> = CONTROLLERS.iter().flat_map(|it| it.loops).copied().collect();
+    let mut loops: Vec<&str> = Vec::new();
+    for name in CONTROLLERS.iter().flat_map(|it| it.loops) {
+        if !loops.contains(name) {
+            loops.push(name);
+        }
+    }
     Some(match label {
         "controller" => format!("the loop: {}", list(&loops)),
         "outcome" => list(&Outcome::LABELS),
@@ -98,6 +109,8 @@ fn values(label: &str) -> Option<String> {
             "{}; the last three as in [conditions.md](conditions.md#how-an-attempt-fails)",
             list(&diskimage_controller::metrics::CLASSES)
         ),
+        "end" => format!("{}: {TURN_ENDS}", list(&End::ALL.map(End::label))),
+        "since" => list(&Wish::ALL.map(Wish::label)),
         _ => return None,
     })
 }

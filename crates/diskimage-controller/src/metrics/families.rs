@@ -1,6 +1,7 @@
 //! What this controller measures, as a table.
 
 use otctl_kit::metrics::Family;
+use otctl_queue::metrics::POLICY_VALID;
 
 /// From seconds, where slots are free, to a night, where they are not.
 const WAIT_SECONDS: [f64; 13] =
@@ -44,11 +45,6 @@ pub(super) const SNAPSHOT_LIMIT: Family = Family::gauge(
     "otctl_image_snapshots_limit",
     &[],
     "Snapshots of images at once, as the policy sets them.",
-);
-pub(super) const POLICY_VALID: Family = Family::gauge(
-    "otctl_policy_valid",
-    &[],
-    "1 when every key of the policy ConfigMap could be read.",
 );
 pub(super) const RECEIVED: Family = Family::counter(
     "otctl_image_received_bytes_total",

@@ -1,19 +1,18 @@
 //! What is the case, read from the stores when it is asked for.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use jiff::Timestamp;
 use otctl_kit::clock::Clock;
+use otctl_kit::metrics::Scraped;
+use otctl_queue::metrics::{POLICY_VALID, ledger};
 use otctl_types::condition::{self, Reason};
 use otctl_types::diskimage::{Phase, VMDiskImageStatus};
 use otctl_types::queue::AdmissionQueueStatus;
 use prometheus::IntGaugeVec;
-use prometheus::core::{Collector, Desc};
-use prometheus::proto::MetricFamily;
 
-use super::families::{
-    ACTIVE, IMAGES, LIMIT, OLDEST, POLICY_VALID, SNAPSHOT_LIMIT, SNAPSHOTS, UNREADY, WAITING,
-};
+use super::families::{ACTIVE, IMAGES, LIMIT, OLDEST, SNAPSHOT_LIMIT, SNAPSHOTS, UNREADY, WAITING};
 use crate::views::{Views, effective_policy};
 
 const PHASES: [(Phase, &str); 5] = [
@@ -27,32 +26,20 @@ const PHASES: [(Phase, &str); 5] = [
 const OTHER: &str = "other";
 
 /// Images by phase and reason, and the ledger.
-pub struct Gauges {
-    views: Views,
-    clock: Arc<dyn Clock>,
-    /// Emptied and filled at each reading, which one at a time makes.
-    families: Mutex<[IntGaugeVec; 9]>,
-    described: [IntGaugeVec; 9],
+pub fn gauges(views: Views, clock: Arc<dyn Clock>) -> Scraped<9> {
+    let families =
+        [IMAGES, UNREADY, WAITING, OLDEST, ACTIVE, LIMIT, POLICY_VALID, SNAPSHOTS, SNAPSHOT_LIMIT];
+    let sight = Sight { views, clock };
+    Scraped::new(families, move |families| sight.fill(families))
 }
 
-impl Gauges {
-    /// Gauges over these views.
-    pub fn new(views: Views, clock: Arc<dyn Clock>) -> Self {
-        let described = [
-            IMAGES,
-            UNREADY,
-            WAITING,
-            OLDEST,
-            ACTIVE,
-            LIMIT,
-            SNAPSHOTS,
-            SNAPSHOT_LIMIT,
-            POLICY_VALID,
-        ]
-        .map(|family| family.gauges());
-        Self { views, clock, families: Mutex::new(described.clone()), described }
-    }
+/// What is read.
+struct Sight {
+    views: Views,
+    clock: Arc<dyn Clock>,
+}
 
+impl Sight {
     fn fill(&self, families: &[IntGaugeVec; 9]) {
         let [images, unready, ledger @ ..] = families;
         self.fill_images(images, unready);
@@ -82,25 +69,19 @@ impl Gauges {
 
     /// In the order of the families.
     fn ledger(&self, status: &AdmissionQueueStatus) -> [i64; 7] {
-        let is_valid = condition::is_true(&status.conditions, condition::POLICY_VALID);
-        [
-            status.waiting_count.unwrap_or(0).into(),
-            self.oldest_age(status),
-            status.active_count.unwrap_or(0).into(),
-            status.limit.unwrap_or(0).into(),
-            i64::try_from(status.snapshots.len()).unwrap_or(i64::MAX),
-            effective_policy(Some(status)).snapshot_concurrency.into(),
-            is_valid.into(),
-        ]
+        let queued_at = |ticket: &str| self.queued_at(ticket);
+        let [waiting, oldest, active, limit, is_valid] =
+            ledger(status, queued_at, self.clock.now());
+        let snapshots = i64::try_from(status.snapshots.len()).unwrap_or(i64::MAX);
+        let snapshot_limit = effective_policy(Some(status)).snapshot_concurrency.into();
+        [waiting, oldest, active, limit, is_valid, snapshots, snapshot_limit]
     }
 
-    fn oldest_age(&self, status: &AdmissionQueueStatus) -> i64 {
-        let Some(oldest) = &status.oldest_waiting_ticket else { return 0 };
+    fn queued_at(&self, ticket: &str) -> Option<Timestamp> {
         let images = self.views.images.all();
         let mut told = images.iter().filter_map(|image| image.status.as_ref());
-        let waits = told.find(|status| status.ticket.as_ref() == Some(oldest));
-        let since = waits.and_then(|status| status.queued_at.as_ref());
-        since.map_or(0, |since| self.clock.now().duration_since(since.0).as_secs().max(0))
+        let waits = told.find(|status| status.ticket.as_deref() == Some(ticket))?;
+        waits.queued_at.as_ref().map(|at| at.0)
     }
 }
 
@@ -111,17 +92,4 @@ fn standing(status: Option<&VMDiskImageStatus>) -> (&'static str, &'static str) 
     let ready = status.and_then(|status| condition::find(&status.conditions, condition::READY));
     let reason = ready.map_or(Some(Reason::Queued), |ready| Reason::named(&ready.reason));
     (label, reason.map_or(OTHER, Reason::as_str))
-}
-
-impl Collector for Gauges {
-    fn desc(&self) -> Vec<&Desc> {
-        self.described.iter().flat_map(Collector::desc).collect()
-    }
-
-    fn collect(&self) -> Vec<MetricFamily> {
-        let families = self.families.lock().unwrap_or_else(PoisonError::into_inner);
-        families.iter().for_each(IntGaugeVec::reset);
-        self.fill(&families);
-        families.iter().flat_map(Collector::collect).collect()
-    }
 }

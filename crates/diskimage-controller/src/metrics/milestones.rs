@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
+use otctl_kit::metrics::Life;
 use otctl_types::VMDiskImage;
 use otctl_types::condition::Reason;
 use otctl_types::diskimage::{Attempt, Phase, VMDiskImageStatus};
@@ -62,9 +63,11 @@ pub struct Seen {
     is_straight: bool,
 }
 
-impl Seen {
-    /// An image that is seen for the first time: whatever it tells is not news.
-    pub fn first(image: Arc<VMDiskImage>) -> Self {
+impl Life for Seen {
+    type Object = VMDiskImage;
+    type Milestone = Milestone;
+
+    fn first(image: Arc<VMDiskImage>) -> Self {
         let status = Told::Of(image.clone());
         let last = status.last_attempt.unwrap_or(0);
         let open = status.open_attempt.as_ref().map(|open| open.number);
@@ -81,19 +84,11 @@ impl Seen {
         }
     }
 
-    /// UID of the image.
-    pub fn uid(&self) -> Option<&str> {
+    fn uid(&self) -> Option<&str> {
         self.image.metadata.uid.as_deref()
     }
 
-    /// UID of the Job of the import on record.
-    pub fn open_job(&self) -> Option<&str> {
-        let open = self.image.status.as_ref()?.open_attempt.as_ref()?;
-        Some(&open.job_uid)
-    }
-
-    /// What has happened until this version was seen, in the order in which it happens.
-    pub fn next(&mut self, image: Arc<VMDiskImage>) -> Vec<Milestone> {
+    fn next(&mut self, image: Arc<VMDiskImage>) -> Vec<Milestone> {
         let before = Told::Of(std::mem::replace(&mut self.image, image.clone()));
         let after = Told::Of(image);
         self.is_straight &= is_straight(&self.image, &after);
@@ -106,6 +101,16 @@ impl Seen {
         met
     }
 
+    /// The import on record goes with it.
+    fn end(self) -> Vec<Milestone> {
+        let status = self.image.status.as_ref();
+        let open = status.and_then(|status| status.open_attempt.as_ref());
+        let job_uid = open.map(|open| open.job_uid.clone());
+        job_uid.map(|job_uid| Milestone::Closed { job_uid, bytes: None }).into_iter().collect()
+    }
+}
+
+impl Seen {
     /// A ticket without a time of its own came with the slot.
     fn note_ticket(&mut self, before: &VMDiskImageStatus, after: &VMDiskImageStatus) {
         if before.ticket != after.ticket {

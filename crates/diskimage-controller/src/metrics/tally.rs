@@ -1,16 +1,14 @@
 //! What has happened to images, counted by the leader.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use otctl_kit::metrics::Metrics;
+use otctl_kit::metrics::{Leads, Lives, Metrics};
 use otctl_kit::store::Key;
 use otctl_types::VMDiskImage;
 use otctl_types::condition::Reason;
 use otctl_types::import::FailureClass;
 use prometheus::{Histogram, IntCounter, IntCounterVec};
 
-use super::Leads;
 use super::families::{ATTEMPTS, LATE, READY, SYNC, WAIT};
 use super::milestones::{Milestone, Seen};
 use super::traffic::Traffic;
@@ -25,7 +23,7 @@ pub struct Tally {
     late: IntCounter,
     traffic: Traffic,
     leads: Leads,
-    seen: Mutex<HashMap<Key, Seen>>,
+    lives: Lives<Seen>,
 }
 
 impl Tally {
@@ -38,7 +36,7 @@ impl Tally {
         let [wait, sync, ready] =
             [WAIT, SYNC, READY].map(|family| family.histograms().with_label_values::<&str>(&[]));
         let late = LATE.counters().with_label_values::<&str>(&[]);
-        Self { attempts, wait, sync, ready, late, traffic, leads, seen: Mutex::default() }
+        Self { attempts, wait, sync, ready, late, traffic, leads, lives: Lives::default() }
     }
 
     pub(super) fn register(&self, registry: &Metrics) {
@@ -52,32 +50,13 @@ impl Tally {
     /// The image of that key as it is seen now; none when it is gone.
     pub fn note(&self, key: &Key, image: Option<Arc<VMDiskImage>>) {
         let leads = (self.leads)();
-        for milestone in self.milestones(key, image) {
+        for milestone in self.lives.note(key, image) {
             match milestone {
                 Milestone::Closed { job_uid, .. } if !leads => self.traffic.forget(&job_uid),
                 milestone if leads => self.count(milestone),
                 _ => {}
             }
         }
-    }
-
-    fn milestones(&self, key: &Key, image: Option<Arc<VMDiskImage>>) -> Vec<Milestone> {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let uid = image.as_ref().and_then(|image| image.metadata.uid.as_deref());
-        let is_other = seen.get(key).is_some_and(|held| held.uid() != uid);
-        let mut milestones = Vec::new();
-        if is_other && let Some(gone) = seen.remove(key) {
-            let job = gone.open_job().map(str::to_owned);
-            milestones.extend(job.map(|job_uid| Milestone::Closed { job_uid, bytes: None }));
-        }
-        match (seen.get_mut(key), image) {
-            (_, None) => {}
-            (Some(held), Some(image)) => milestones.extend(held.next(image)),
-            (None, Some(image)) => {
-                seen.insert(key.clone(), Seen::first(image));
-            }
-        }
-        milestones
     }
 
     fn count(&self, milestone: Milestone) {

@@ -6,10 +6,10 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
 use diskimage_controller::exchange::Correspondence;
-use diskimage_controller::metrics::{Leads, measure};
+use diskimage_controller::metrics::measure;
 use diskimage_controller::views::Views;
 use otctl_kit::args::Build;
-use otctl_kit::metrics::Metrics;
+use otctl_kit::metrics::{Leads, Metrics};
 use otctl_types::VMDiskImage;
 use otctl_types::import::ImportReason;
 use testbed::builders::{image, policy, storage};

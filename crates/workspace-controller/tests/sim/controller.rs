@@ -68,10 +68,24 @@ pub(crate) fn limit(world: &World, slots: &str) {
 
 /// A controller process.
 pub(crate) fn instance(connection: &Connection) -> Process {
+    instance_over(&views(), connection)
+}
+
+/// Where it works.
+fn site() -> Site {
     let flags = ["workspace-controller", "--default-namespace=labs"];
     let settings = Args::parse_from(flags).settings;
-    let site = Arc::new(Site { settings, installation: DEFAULT_NAMESPACE.to_owned() });
-    let views = Views::new(&site.settings.served_namespaces());
+    Site { settings, installation: DEFAULT_NAMESPACE.to_owned() }
+}
+
+/// The views of a controller that has seen nothing.
+pub(crate) fn views() -> Views {
+    Views::new(&site().settings.served_namespaces())
+}
+
+/// A controller process over these views.
+pub(crate) fn instance_over(views: &Views, connection: &Connection) -> Process {
+    let site = Arc::new(site());
     let clock = Arc::new(connection.clock.clone());
     let policy = PolicySource {
         namespace: DEFAULT_NAMESPACE.to_owned(),
@@ -81,13 +95,13 @@ pub(crate) fn instance(connection: &Connection) -> Process {
     let queue = queue(views.clone(), site.clone(), policy, through);
     let workspaces = Reconciler::new(views.clone(), connection.cluster.clone(), site);
     let (of_queue, of_workspaces) = (Wakes::new(&connection.clock), Wakes::new(&connection.clock));
-    wire_queue(&waking(&of_queue), &views);
-    wire_workspaces(&waking(&of_workspaces), &views);
+    wire_queue(&waking(&of_queue), views);
+    wire_workspaces(&waking(&of_workspaces), views);
     let loops = vec![
         Loop::of(queue, connection, &of_queue),
         Loop::of(workspaces, connection, &of_workspaces),
     ];
-    Process { feeds: feeds(&views), loops }
+    Process { feeds: feeds(views), loops }
 }
 
 /// Watches as the product has them: with their selectors, and of pods what it keeps.

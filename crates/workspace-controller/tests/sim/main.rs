@@ -13,6 +13,7 @@ mod goldens;
 mod healing;
 mod images;
 mod life;
+mod measured;
 mod orders;
 mod queue;
 mod strangers;

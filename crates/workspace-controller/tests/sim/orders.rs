@@ -13,12 +13,13 @@ use crate::controller::{
 /// Seeds of each kind of order.
 const SEEDS: u64 = 10;
 
-fn orders() -> impl Iterator<Item = Order> {
+/// Of both kinds.
+pub(crate) fn orders() -> impl Iterator<Item = Order> {
     (0..SEEDS).map(Order::Shuffled).chain((0..SEEDS).map(Order::Interleaved))
 }
 
 /// Five workspaces of every kind; what is not there yet comes later.
-fn five(sim: &Sim) {
+pub(crate) fn five(sim: &Sim) {
     synced_image(&sim.world, "debian");
     sim.world.fare("slow", Health::NeverReady);
     workspace("a").machine("db", "debian").container("api").create(&sim.world);
@@ -29,7 +30,7 @@ fn five(sim: &Sim) {
 }
 
 /// Meanwhile people edit, suspend and delete, and images come.
-fn meanwhile(sim: &mut Sim) {
+pub(crate) fn meanwhile(sim: &mut Sim) {
     steps(sim, 60);
     image(&sim.world, "late");
     edit(&sim.world, "a", |spec| spec.containers.push(container("web")));
