@@ -44,6 +44,9 @@ pub struct Args {
     /// What stands for /etc/hosts.
     #[arg(long, env = HOSTS_VARIABLE, value_name = "FILE")]
     pub hosts: Option<PathBuf>,
+    /// What was meant for the program that this one stands for; without effect.
+    #[arg(last = true, value_name = "ARGUMENT")]
+    pub rest: Vec<String>,
 }
 
 /// Runs until it is told to end, by a signal or a request.

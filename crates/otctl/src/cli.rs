@@ -27,13 +27,18 @@ pub struct Cli {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Sync a few disk images on a control plane of this machine and check every promise.
+    /// Stand up a workspace and sync its disk images on a control plane of this machine, and check every promise.
     ///
-    /// Starts a real API server, the controllers and an image server as processes of this machine, on loopback only,
-    /// and ends all of them. Exits with 0 only if every image went as it should.
+    /// Starts a real API server, the controllers, a stand-in for KubeVirt and an image server as processes of this
+    /// machine, on loopback only, and ends all of them. The workspace is created before its images. Exits with 0 only if
+    /// every image went as it should, and the workspace became ready by itself.
     Demo(LocalArgs),
     /// Run the demo's control plane until Ctrl-C, for development.
-    Up(LocalArgs),
+    ///
+    /// Its nodes find the container images that the examples name: each is a small server that takes any arguments and
+    /// answers at the ports of its container. What else a pod names is not found, as in a registry, unless it is given
+    /// with --container-image.
+    Up(UpArgs),
     /// List objects with what is the case: whether they are ready, why not, how far they are.
     ///
     /// READY is Unknown, and PHASE `Unseen`, as long as the controller has not looked at the spec as it is now.
@@ -111,6 +116,17 @@ pub struct LocalArgs {
     /// the end.
     #[arg(long, value_name = "DIRECTORY")]
     pub state_dir: Option<PathBuf>,
+}
+
+/// How the control plane of this machine is run for development.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct UpArgs {
+    /// The control plane.
+    #[command(flatten)]
+    pub local: LocalArgs,
+    /// Let nodes find this container image too, such as registry.example.com/web:1. Can be repeated.
+    #[arg(long = "container-image", value_name = "NAME")]
+    pub container_images: Vec<String>,
 }
 
 /// What of the queue to show, and how.
@@ -203,10 +219,11 @@ mod tests {
             let parsed = Cli::try_parse_from(line).unwrap();
             assert!(matches!(parsed.command, Command::RunController(_)), "{own:?}");
         }
-        let container = ["otctl", "run-container", "--ports=8080,8081", "--exit-code=3"];
+        let container =
+            ["otctl", "run-container", "--ports=8080,8081", "--", "--exit-code=3", "any"];
         assert!(matches!(
             Cli::try_parse_from(container).unwrap().command,
-            Command::RunContainer(_)
+            Command::RunContainer(args) if args.exit_code.is_none() && args.rest.len() == 2
         ));
     }
 

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | [`cli`] | every flag and sub-command |
 //! | `cmd` | one file a sub-command: what it does, step by step |
-//! | `installation` | what the demo and `up` put on a cluster: kinds, policy, the controller's account and rights, the controller as a process of its own |
+//! | `installation` | what the demo and `up` put on a cluster: kinds, policy, the controllers' accounts and rights, each controller as a process of its own |
+//! | `local` | the control plane of this machine that the demo and `up` run |
 //! | `kind` | what commands know of a kind: its names, how it is judged, described and asked again |
 //! | `selection` | which objects the words of a command line name |
 //! | `wait` | objects until they are decided, or the time is up |
@@ -16,7 +17,7 @@
 //! | `live` | images and their queue as the cluster tells of them |
 //! | `queue` | the same as rows with positions: pure |
 //! | `view` | what moves, as bars on a terminal and as lines elsewhere |
-//! | `demo` | what the demo serves, counts, restores and holds against what is right |
+//! | `demo` | what the demo serves, watches, counts, restores and holds against what is right |
 //! | `out` | how anything is printed |
 //!
 //! Nothing here decides what a controller does; `demo` only holds what was seen against what must be.
@@ -30,6 +31,7 @@ pub mod demo;
 pub mod installation;
 mod kind;
 mod live;
+mod local;
 mod manifest;
 mod out;
 mod progress;

@@ -10,21 +10,27 @@ use futures::future::try_join_all;
 use image_server::ImageServer;
 use kube::api::PostParams;
 use kube::{Api, Client};
-use local_cluster::{LocalCluster, Options, Progress};
-use otctl_types::VMDiskImage;
+use local_cluster::LocalCluster;
+use local_cluster::kubevirt::KubeVirt;
+use local_cluster::node::ProcessNode;
 use otctl_types::condition::{READY, find};
+use otctl_types::{VMDiskImage, Workspace};
 use tracing_subscriber::EnvFilter;
 
 use crate::cli::LocalArgs;
+use crate::demo::chronicle::Chronicle;
+use crate::demo::lab;
 use crate::demo::peak::{History, Peak};
+use crate::demo::report::workspace::Lab;
 use crate::demo::report::{Report, Seen};
 use crate::demo::scenario::{
     CONCURRENCY, Expected, Hashes, NAMESPACE, Scene, expected_hashes, scenes,
 };
 use crate::demo::verify::{Disk, restored_disk};
 use crate::demo::view::show_until_ended;
-use crate::installation::{self, ControllerProcess, Launch, Policy, own_program};
+use crate::installation::{Controller, ControllerProcess, Launch, Policy, own_program};
 use crate::live::Live;
+use crate::local;
 use crate::out;
 use crate::signals::Interruption;
 
@@ -69,77 +75,109 @@ pub(super) fn logs() {
 /// Whether all is right. What it starts ends with it, the last first.
 async fn play(args: LocalArgs) -> anyhow::Result<bool> {
     let started = Instant::now();
-    let cluster = start_cluster(args).await?;
-    let stage = Stage::set(cluster.admin()).await?;
+    let cluster = local::start(args, &[]).await?;
+    let stage = Stage::set(&cluster).await?;
     let history = History::open(&stage.client).await?;
-    let mut controller = ControllerProcess::start(&Launch::on(&cluster, own_program()?).await?)?;
+    let chronicle = Chronicle::open(&stage.client).await?;
+    let mut images = start_controller(Controller::Diskimage, &cluster).await?;
+    let mut workspaces = start_controller(Controller::Workspace, &cluster).await?;
     let report = tokio::select! {
-        report = stage.play(history) => report?,
-        ended = controller.ends() => return Err(ended),
+        report = stage.play(cluster.nodes(), history, chronicle) => report?,
+        ended = images.ends() => return Err(ended),
+        ended = workspaces.ends() => return Err(ended),
     };
     out::line(&report.text());
-    controller.stop().await?;
-    stage.server.shutdown().await;
+    workspaces.stop().await?;
+    images.stop().await?;
+    stage.end().await;
     cluster.shutdown().await;
     out::line(&format!("The run took {:.0} s.", started.elapsed().as_secs_f32()));
     Ok(report.problems().is_empty())
 }
 
-/// A control plane whose import pods run this program.
-pub(super) async fn start_cluster(args: LocalArgs) -> anyhow::Result<LocalCluster> {
-    let importer = vec![own_program()?.display().to_string(), "run-importer".to_owned()];
-    let options = Options {
-        progress: Progress::new(out::line),
-        importer,
-        state_dir: args.state_dir,
-        ..Options::default()
-    };
-    LocalCluster::start(options).await.context("the local cluster did not start")
+async fn start_controller(
+    controller: Controller,
+    cluster: &LocalCluster,
+) -> anyhow::Result<ControllerProcess> {
+    ControllerProcess::start(&Launch::of(controller, cluster, own_program()?).await?)
 }
 
-/// What images are synced from and into.
+/// What images are synced from and into, and what machines run on.
 struct Stage {
     client: Client,
     server: ImageServer,
     scenes: Vec<Scene>,
+    kubevirt: KubeVirt,
 }
 
 impl Stage {
-    /// Everything but the controller and the images.
-    async fn set(client: Client) -> anyhow::Result<Self> {
+    /// Everything but the controllers, the workspace and the images.
+    async fn set(cluster: &LocalCluster) -> anyhow::Result<Self> {
         let server = ImageServer::start().await?;
         let scenes = scenes();
         scenes.iter().try_for_each(|scene| scene.serve(&server))?;
-        out::line("installing the kinds, the policy and the controller's account");
-        installation::apply(&client, policy(&server), &[NAMESPACE]).await?;
-        Ok(Self { client, server, scenes })
+        out::line(
+            "installing the kinds, the policy, the controllers' accounts and a stand-in for KubeVirt",
+        );
+        let kubevirt = local::install(cluster, policy(&server)).await?;
+        Ok(Self { client: cluster.admin(), server, scenes, kubevirt })
     }
 
-    /// Syncs the images, reads every disk back, and tells what was seen.
-    async fn play(&self, history: History) -> anyhow::Result<Report> {
+    async fn end(self) {
+        drop(self.kubevirt);
+        self.server.shutdown().await;
+    }
+
+    /// Asks for the workspace, syncs the images, reads every disk back, and tells what was seen.
+    async fn play(
+        &self,
+        nodes: &[ProcessNode],
+        history: History,
+        mut chronicle: Chronicle,
+    ) -> anyhow::Result<Report> {
         // Begun long before they are needed, since hashing takes a while.
         let hashes = tokio::task::spawn_blocking(expected_hashes);
-        out::line(&format!("syncing {} images, {CONCURRENCY} at a time", self.scenes.len()));
-        let images = self.sync().await?;
+        self.ask_for_workspace(&mut chronicle).await?;
+        let own = self.scenes.iter().filter(|scene| !scene.is_of_workspace).count();
+        out::line(&format!("syncing {own} images and what it makes, {CONCURRENCY} at a time"));
+        let images = self.sync(&mut chronicle).await?;
         out::line("restoring every snapshot into a new claim and hashing the disks");
-        let images = self.read_back(&images, &hashes.await??).await?;
+        let expected = hashes.await??;
+        let images = self.read_back(&images, &expected).await?;
+        let disks = lab::disks(&self.client, nodes).await?;
         let (entries, pods) = history.close().await?;
         let transfers = self.server.totals().most_open_data;
-        Ok(Report { images, peak: Peak { entries, pods, transfers } })
+        let peak = Peak { entries, pods, transfers };
+        let lab = Lab { story: chronicle.close().await?, disks, expected };
+        Ok(Report { images, peak, lab })
     }
 
-    /// Creates the images and shows what becomes of them; the images when all have ended.
-    async fn sync(&self) -> anyhow::Result<Vec<Arc<VMDiskImage>>> {
+    /// Creates the workspace, and waits until it says that an image is missing.
+    async fn ask_for_workspace(&self, chronicle: &mut Chronicle) -> anyhow::Result<()> {
+        out::line(&format!("creating the workspace '{}', before any of its images", lab::NAME));
+        let workspaces: Api<Workspace> = Api::all(self.client.clone());
+        let workspace = lab::workspace(&self.server, &self.scenes)?;
+        let created = workspaces.create(&PostParams::default(), &workspace).await;
+        created.context("the workspace cannot be created")?;
+        let told = chronicle.until(|story| !story.reasons.is_empty());
+        let told = tokio::time::timeout(OVER_WITHIN, told).await;
+        told.context("nothing was said of the workspace in 5 minutes")??;
+        chronicle.story().message().iter().for_each(|message| out::line(&format!("  {message}")));
+        Ok(())
+    }
+
+    /// Creates the images and shows what becomes of them and of the workspace; the images when all have ended.
+    async fn sync(&self, chronicle: &mut Chronicle) -> anyhow::Result<Vec<Arc<VMDiskImage>>> {
         let images: Api<VMDiskImage> = Api::namespaced(self.client.clone(), NAMESPACE);
-        for scene in &self.scenes {
+        for scene in self.scenes.iter().filter(|scene| !scene.is_of_workspace) {
             let created = images.create(&PostParams::default(), &scene.image(&self.server)).await;
             created.with_context(|| format!("image '{}' cannot be created", scene.name))?;
         }
         let mut live = Live::open(&self.client).await?;
-        let ended = show_until_ended(&mut live, &self.server, &self.scenes);
+        let ended = show_until_ended(&mut live, chronicle, &self.server, &self.scenes);
         tokio::time::timeout(OVER_WITHIN, ended)
             .await
-            .context("the images did not come to an end in 5 minutes")??;
+            .context("the images and the workspace did not come to an end in 5 minutes")??;
         Ok(live.images())
     }
 
@@ -195,6 +233,7 @@ impl Stage {
 fn policy(server: &ImageServer) -> Policy {
     let entries = [
         ("concurrency", CONCURRENCY.to_string()),
+        ("workspaceConcurrency", lab::CONCURRENCY.to_string()),
         ("retryLimit", "2".to_owned()),
         ("retryBackoffDuration", "3s".to_owned()),
         ("allowedSourceHosts", format!("http://{}", server.address())),

@@ -10,11 +10,12 @@ use local_cluster::LocalCluster;
 use local_cluster::programs::{Program, Sources};
 use local_cluster::storage::{IMMEDIATE_CLASS, SNAPSHOT_CLASS, WAITING_CLASS};
 
-use super::demo::{logs, start_cluster};
-use crate::cli::LocalArgs;
+use super::demo::logs;
+use crate::cli::UpArgs;
 use crate::installation::{
-    self, Controller, ControllerProcess, Launch, Policy, WORKSPACE_NAMESPACE, own_program,
+    Controller, ControllerProcess, Launch, Policy, WORKSPACE_NAMESPACE, own_program,
 };
+use crate::local::{self, CONTAINER_IMAGES, WEB};
 use crate::out;
 use crate::signals::Interruption;
 
@@ -22,7 +23,7 @@ use crate::signals::Interruption;
 const BACKOFF: Duration = Duration::from_secs(1);
 
 /// Starts it, says how to use it, and waits for Ctrl-C. Nothing of it is left running.
-pub(crate) async fn run(args: LocalArgs) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(args: UpArgs) -> anyhow::Result<ExitCode> {
     logs();
     let mut interruption = Interruption::listen()?;
     let code = tokio::select! {
@@ -34,24 +35,24 @@ pub(crate) async fn run(args: LocalArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Runs until it is dropped; an error if it cannot start, or a controller cannot.
-async fn serve(args: LocalArgs) -> anyhow::Error {
+async fn serve(args: UpArgs) -> anyhow::Error {
     match try_serve(args).await {
         Ok(never) => match never {},
         Err(error) => error,
     }
 }
 
-async fn try_serve(args: LocalArgs) -> anyhow::Result<std::convert::Infallible> {
-    let cluster = start_cluster(args).await?;
+async fn try_serve(args: UpArgs) -> anyhow::Result<std::convert::Infallible> {
+    let cluster = local::start(args.local.clone(), &args.container_images).await?;
     let server = ImageServer::start().await?;
     COMPLETE.iter().for_each(|fixture| server.add(fixture.name, Content::bytes(fixture.bytes)));
-    installation::apply(&cluster.admin(), policy(&server), &[WORKSPACE_NAMESPACE]).await?;
-    installation::guard(&cluster.admin()).await?;
+    let _kubevirt = local::install(&cluster, policy(&server)).await?;
     let [images, workspaces] = [
         Kept::start(Controller::Diskimage, &cluster).await?,
         Kept::start(Controller::Workspace, &cluster).await?,
     ];
-    out::line(&hints(&cluster, &server, [&images, &workspaces]));
+    let names = container_images(&args.container_images);
+    out::line(&hints(&cluster, &server, [&images, &workspaces], &names));
     tokio::select! {
         ended = images.keep() => Err(ended),
         ended = workspaces.keep() => Err(ended),
@@ -109,7 +110,18 @@ fn allowed_hosts(server: &ImageServer) -> String {
     format!("https://*, http://*, http://{}", server.address())
 }
 
-fn hints(cluster: &LocalCluster, server: &ImageServer, [images, workspaces]: [&Kept; 2]) -> String {
+/// One a line.
+fn container_images(others: &[String]) -> String {
+    let all = CONTAINER_IMAGES.into_iter().chain(others.iter().map(String::as_str));
+    all.map(|name| format!("    {name}")).collect::<Vec<_>>().join("\n")
+}
+
+fn hints(
+    cluster: &LocalCluster,
+    server: &ImageServer,
+    [images, workspaces]: [&Kept; 2],
+    container_images: &str,
+) -> String {
     let urls = COMPLETE.map(|fixture| format!("    {}", server.url(fixture.name))).join("\n");
     format!(
         "
@@ -122,11 +134,22 @@ apiVersion: pelotech.ot/v1alpha1
 kind: VMDiskImage
 metadata: {{name: debian, namespace: {WORKSPACE_NAMESPACE}}}
 spec: {{url: '{url}', sourceType: http}}
+---
+apiVersion: pelotech.ot/v1alpha1
+kind: Workspace
+metadata: {{name: lab}}
+spec:
+  virtualMachines:
+    - {{name: database, spec: {{VMDiskImageName: debian, instance: {{memory: 64Mi}}}}}}
+  containers:
+    - {{name: web, image: '{web}', ports: [{{containerPort: 8080}}]}}
 END
   {otctl} queue
   {otctl} describe -n {WORKSPACE_NAMESPACE} vmdi/debian
   kubectl -n {WORKSPACE_NAMESPACE} get vmdi
   kubectl -n {WORKSPACE_NAMESPACE} wait --for=condition=Ready vmdi/debian
+  kubectl get workspaces
+  {otctl} describe ws/lab
   kubectl -n sync-operator edit configmap sync-operator-policy
 
 Classes: storage class {IMMEDIATE_CLASS} (or {WAITING_CLASS}), snapshot class {SNAPSHOT_CLASS}; the policy names the
@@ -135,6 +158,11 @@ first and the last as defaults. The image server has
 A server of your own on this machine must be listed by name, such as one at http://127.0.0.1:8000:
   kubectl -n sync-operator patch configmap sync-operator-policy --type merge \\
     -p '{{\"data\": {{\"allowedSourceHosts\": \"{allowed}, http://127.0.0.1:8000\"}}}}'
+
+Nodes have these container images; each is a server on its pod's address (of 127/8) that takes any arguments, answers at
+the ports of its container, and ends by PUT /exit/CODE. Others are not found, unless given with --container-image:
+{container_images}
+Virtual machines run on a stand-in for KubeVirt, which reads their disks and boots nothing.
 
 Logs: the controllers' {images}
                        {workspaces}
@@ -145,6 +173,7 @@ Logs: the controllers' {images}
         tools = tools(),
         otctl = own_name(),
         url = server.url(PLAIN.name),
+        web = WEB,
         allowed = allowed_hosts(server),
         images = images.process.log().display(),
         workspaces = workspaces.process.log().display(),

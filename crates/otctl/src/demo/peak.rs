@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use otctl_types::AdmissionQueue;
-use otctl_types::names::ROLE_LABEL;
+use otctl_types::names::{IMAGE_QUEUE, ROLE_LABEL};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -51,7 +51,7 @@ impl History {
         let mut watches = JoinSet::new();
         let queues: Api<AdmissionQueue> = Api::all(client.clone());
         let from = version(&queues).await?;
-        watches.spawn(follow(queues, WatchParams::default(), from, move |event| {
+        watches.spawn(follow(queues, only_queue(IMAGE_QUEUE), from, move |event| {
             queue_count.send_modify(|count| count.see(&event));
         }));
         let imports: Api<Pod> = Api::all(client.clone());
@@ -83,15 +83,20 @@ impl History {
     }
 }
 
+/// Events about the queue of that name.
+pub(super) fn only_queue(name: &str) -> WatchParams {
+    WatchParams::default().fields(&format!("metadata.name={name}"))
+}
+
 /// Slots in use.
-#[derive(Debug, Default)]
-struct Entries {
-    now: usize,
-    most: usize,
+#[derive(Debug, Clone, Default)]
+pub(super) struct Entries {
+    pub(super) now: usize,
+    pub(super) most: usize,
 }
 
 impl Entries {
-    fn see(&mut self, event: &WatchEvent<AdmissionQueue>) {
+    pub(super) fn see(&mut self, event: &WatchEvent<AdmissionQueue>) {
         self.now = match event {
             WatchEvent::Added(queue) | WatchEvent::Modified(queue) => {
                 queue.status.as_ref().map_or(0, |status| status.active.len())

@@ -1,10 +1,9 @@
 //! What came of the run, held against what must: pure. A promise that is not held here is only hoped for.
 
-use comfy_table::Table;
-use comfy_table::presets::NOTHING;
 use image_server::Counts;
 use otctl_types::diskimage::Phase;
 
+use self::workspace::Lab;
 use super::peak::Peak;
 use super::scenario::{CONCURRENCY, Expected};
 use super::verify::Disk;
@@ -15,11 +14,24 @@ use crate::view;
 const FIRST_LOOK: u64 = 64 << 10;
 const PER_INTERRUPTION: u64 = 1 << 20;
 
+const COLUMNS: [&str; 8] = [
+    "IMAGE",
+    "PHASE",
+    "REASON",
+    "ATTEMPTS",
+    "FIRST LOOK",
+    "FETCHED",
+    "OF",
+    "SHA256 OF THE RESTORED DISK",
+];
+
 /// What the columns count, where that is not what one would guess.
 const LEGEND: &str = "\
 FIRST LOOK is what the probe read to learn format and size, FETCHED what the download took: more than OF only where a
 connection was cut, by what was on its way then (at most 1 MiB for each). An attempt that is cut goes on where it was,
 so cut-twice has one; too-large was refused after the first look.";
+
+pub(crate) mod workspace;
 
 #[cfg(test)]
 mod tests;
@@ -54,6 +66,8 @@ pub(crate) struct Report {
     pub(crate) images: Vec<Seen>,
     /// The most at once.
     pub(crate) peak: Peak,
+    /// The workspace.
+    pub(crate) lab: Lab,
 }
 
 impl Report {
@@ -63,33 +77,21 @@ impl Report {
             let problems = seen.problems();
             problems.into_iter().map(move |problem| format!("{}: {problem}", seen.name))
         });
-        of_images.chain(peak_problem(self.peak)).collect()
+        let of_lab = self.lab.problems().into_iter().map(|problem| format!("workspace: {problem}"));
+        of_images.chain(peak_problem(self.peak)).chain(of_lab).collect()
     }
 
-    /// The table, the peak, and the verdict.
+    /// The table of images, their peak, the workspace, and the verdict.
     pub(crate) fn text(&self) -> String {
-        let mut table = Table::new();
-        table.load_style(NOTHING);
-        table.set_header([
-            "IMAGE",
-            "PHASE",
-            "REASON",
-            "ATTEMPTS",
-            "FIRST LOOK",
-            "FETCHED",
-            "OF",
-            "SHA256 OF THE RESTORED DISK",
-        ]);
-        for seen in &self.images {
-            table.add_row(seen.cells());
-        }
+        let table = out::table(&COLUMNS, self.images.iter().map(Seen::cells));
         let Peak { entries, pods, transfers } = self.peak;
         let most = self.peak.most();
         let peak = format!(
             "Most active at once: {most} of {CONCURRENCY} allowed (slots in the ledger {entries}, import pods {pods}, \
              transfers by the server's count {transfers})."
         );
-        format!("{}\n{LEGEND}\n{peak}\n{}", table.trim_fmt(), verdict(&self.problems()))
+        let (lab, verdict) = (self.lab.text(), verdict(&self.problems()));
+        format!("{table}\n{LEGEND}\n{peak}\n\n{lab}\n\n{verdict}")
     }
 }
 

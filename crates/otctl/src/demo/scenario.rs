@@ -9,8 +9,10 @@ use local_cluster::storage::{IMMEDIATE_CLASS, SNAPSHOT_CLASS};
 use otctl_types::diskimage::{AccessMode, SourceType};
 use otctl_types::{VMDiskImage, VMDiskImageSpec};
 
+use crate::installation::WORKSPACE_NAMESPACE;
+
 /// Where the images are.
-pub(crate) const NAMESPACE: &str = "labs";
+pub(crate) const NAMESPACE: &str = WORKSPACE_NAMESPACE;
 /// `concurrency` of the demo's policy.
 pub(crate) const CONCURRENCY: usize = 2;
 
@@ -28,6 +30,8 @@ pub(crate) struct Scene {
     source: Source,
     behaviour: Behaviour,
     disk_size: Option<&'static str>,
+    /// Whether the workspace makes it, and not the demo.
+    pub(crate) is_of_workspace: bool,
     /// What must come of it.
     pub(crate) expected: Expected,
 }
@@ -60,11 +64,15 @@ pub(crate) enum Expected {
     },
 }
 
+/// The image that the workspace waits for, and the one that it makes.
+pub(crate) const AWAITED: &str = "plain-qcow2";
+pub(crate) const MADE: &str = "of-workspace";
+
 /// All images, in the order in which they are created.
 pub(crate) fn scenes() -> Vec<Scene> {
     let cut_twice = Behaviour::new().times(2, Fault::cut(8 * MIB));
     vec![
-        disk("plain-qcow2", Source::Fixture(&PLAIN), Some("64Mi"), 64 * MIB).paced(128 << 10),
+        disk(AWAITED, Source::Fixture(&PLAIN), Some("64Mi"), 64 * MIB).paced(128 << 10),
         disk("cut-twice", Source::Raw(24 * MIB), Some("32Mi"), 32 * MIB)
             .behaving(cut_twice, 2)
             .paced(4 * MIB),
@@ -73,12 +81,12 @@ pub(crate) fn scenes() -> Vec<Scene> {
         refusal("too-large", Source::Fixture(&LARGE), Some("1Gi"), "TooSmall", None),
         disk("zlib-qcow2", Source::Fixture(&ZLIB), Some("64Mi"), 64 * MIB).paced(128 << 10),
         disk("no-disk-size", Source::Fixture(&CLUSTERS_4K), None, GIB).paced(32 << 10),
+        disk(MADE, Source::Raw(3 * MIB), Some("8Mi"), 8 * MIB).paced(2 * MIB).of_workspace(),
     ]
 }
 
 fn disk(name: &'static str, source: Source, disk_size: Option<&'static str>, size: u64) -> Scene {
-    let expected = Expected::Disk { size, interruptions: 0 };
-    Scene { name, source, behaviour: Behaviour::new(), disk_size, expected }
+    scene(name, source, disk_size, Expected::Disk { size, interruptions: 0 })
 }
 
 fn refusal(
@@ -88,13 +96,17 @@ fn refusal(
     reason: &'static str,
     requests: Option<u64>,
 ) -> Scene {
-    Scene {
-        name,
-        source,
-        behaviour: Behaviour::new(),
-        disk_size,
-        expected: Expected::Refusal { reason, requests },
-    }
+    scene(name, source, disk_size, Expected::Refusal { reason, requests })
+}
+
+fn scene(
+    name: &'static str,
+    source: Source,
+    disk_size: Option<&'static str>,
+    expected: Expected,
+) -> Scene {
+    let (behaviour, is_of_workspace) = (Behaviour::new(), false);
+    Scene { name, source, behaviour, disk_size, is_of_workspace, expected }
 }
 
 impl Scene {
@@ -110,6 +122,11 @@ impl Scene {
     /// No faster than so many bytes a second, so that there is something to see.
     fn paced(mut self, bytes_per_second: u64) -> Self {
         self.behaviour = self.behaviour.always(Fault::rate_limit(bytes_per_second).on(On::Data));
+        self
+    }
+
+    fn of_workspace(mut self) -> Self {
+        self.is_of_workspace = true;
         self
     }
 
@@ -143,7 +160,14 @@ impl Scene {
 
     /// The object that asks for it.
     pub(crate) fn image(&self, server: &ImageServer) -> VMDiskImage {
-        let spec = VMDiskImageSpec {
+        let mut image = VMDiskImage::new(self.name, self.spec(server));
+        image.metadata.namespace = Some(NAMESPACE.to_owned());
+        image
+    }
+
+    /// What is asked for.
+    pub(crate) fn spec(&self, server: &ImageServer) -> VMDiskImageSpec {
+        VMDiskImageSpec {
             url: server.url(&self.path()),
             source_type: SourceType::Http,
             access_modes: vec![AccessMode::ReadWriteOnce],
@@ -151,10 +175,7 @@ impl Scene {
             storage_class: Some(IMMEDIATE_CLASS.to_owned()),
             snapshot_class: Some(SNAPSHOT_CLASS.to_owned()),
             ..VMDiskImageSpec::default()
-        };
-        let mut image = VMDiskImage::new(self.name, spec);
-        image.metadata.namespace = Some(NAMESPACE.to_owned());
-        image
+        }
     }
 
     fn expected_sha256(&self) -> io::Result<Option<String>> {
@@ -191,13 +212,17 @@ mod tests {
         let scenes = scenes();
         let disks = scenes.iter().filter(|scene| matches!(scene.expected, Expected::Disk { .. }));
         let names: BTreeSet<_> = scenes.iter().map(|scene| scene.name).collect();
-        assert_eq!((scenes.len(), disks.count(), names.len()), (7, 5, 7));
+        assert_eq!((scenes.len(), disks.count(), names.len()), (8, 6, 8));
         assert!(
             scenes
                 .iter()
                 .any(|scene| matches!(scene.expected, Expected::Disk { interruptions: 2, .. }))
         );
         assert!(scenes.iter().any(|scene| scene.disk_size.is_none()));
+        let is_of = |name: &str, of: bool| {
+            scenes.iter().any(|it| it.name == name && it.is_of_workspace == of)
+        };
+        assert!(is_of(AWAITED, false) && is_of(MADE, true));
     }
 
     #[test]
@@ -225,7 +250,7 @@ mod tests {
         let quick = scenes().into_iter().filter(|scene| scene.disk_size.is_some());
         let hashes: Vec<_> = quick.filter_map(|scene| scene.expected_sha256().unwrap()).collect();
         // Both qcow2 files hold the same disk, which is the point of having both.
-        assert_eq!(hashes.len(), 4);
-        assert_eq!(hashes.iter().collect::<BTreeSet<_>>().len(), 3);
+        assert_eq!(hashes.len(), 5);
+        assert_eq!(hashes.iter().collect::<BTreeSet<_>>().len(), 4);
     }
 }

@@ -1,5 +1,5 @@
 //! The live view of the demo: the queue's rows, with the bytes that the image server counted in place of those that
-//! the controller wrote down a while ago.
+//! the controller wrote down a while ago, and below them the workspace.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,6 +7,7 @@ use std::time::Duration;
 use image_server::{ImageServer, Totals};
 use tokio::sync::watch;
 
+use super::chronicle::Chronicle;
 use super::scenario::Scene;
 use crate::live::Live;
 use crate::queue::{Row, Table};
@@ -15,9 +16,10 @@ use crate::view::{Picture, View};
 /// Bytes change with every write; people see ten pictures a second as movement.
 const BETWEEN_PICTURES: Duration = Duration::from_millis(100);
 
-/// Shows until every image has ended.
+/// Shows until every image has ended, and the workspace too.
 pub(crate) async fn show_until_ended(
     live: &mut Live,
+    chronicle: &mut Chronicle,
     server: &ImageServer,
     scenes: &[Scene],
 ) -> anyhow::Result<()> {
@@ -25,12 +27,16 @@ pub(crate) async fn show_until_ended(
     let mut counted = server.watch_totals();
     loop {
         let table = counted_by(server, scenes, live.table());
-        view.show(&Picture::of(&table));
-        if has_ended(&table, scenes) {
+        let story = chronicle.story();
+        let mut picture = Picture::of(&table);
+        picture.items.extend(story.item());
+        view.show(&picture);
+        if has_ended(&table, scenes) && story.has_ended() {
             return Ok(());
         }
         tokio::select! {
             changed = live.changed() => changed?,
+            changed = chronicle.changed() => changed?,
             () = moved(&mut counted) => {}
         }
         tokio::time::sleep(BETWEEN_PICTURES).await;

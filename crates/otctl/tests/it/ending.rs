@@ -67,7 +67,8 @@ fn assert_everything_runs(started: &[Process]) {
         "kube-apiserver ",
         "kube-controller-manager ",
         "kube-scheduler ",
-        " run-controller ",
+        " run-controller diskimage ",
+        " run-controller workspace ",
     ] {
         assert!(
             started.iter().any(|process| process.command.contains(program)),

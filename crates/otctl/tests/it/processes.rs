@@ -30,7 +30,12 @@ pub(crate) struct Running(Child);
 impl Running {
     /// Starts it; what it prints is read from here.
     pub(crate) fn start(command: &str) -> Self {
-        Self(otctl().arg(command).stdout(Stdio::piped()).spawn().unwrap())
+        Self::start_with(&[command])
+    }
+
+    /// The same with flags.
+    pub(crate) fn start_with(words: &[&str]) -> Self {
+        Self(otctl().args(words).stdout(Stdio::piped()).spawn().unwrap())
     }
 
     /// Its process id.

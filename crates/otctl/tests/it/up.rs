@@ -5,15 +5,17 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::time::Duration;
 
-use image_server::fixtures::COMPLETE;
+use image_server::fixtures::{COMPLETE, PLAIN};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config};
+use kube::{Api, Client, Config, ResourceExt as _};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use otctl_types::AdmissionQueue;
+use otctl_types::condition::{CONTAINERS_READY, Reason, find};
 use otctl_types::names::{IMAGE_QUEUE, WORKSPACE_LABEL, WORKSPACE_QUEUE};
+use otctl_types::workspace::{Phase, WorkspaceStatus};
+use otctl_types::{AdmissionQueue, VMDiskImage, Workspace};
 use serde_json::json;
 
 use crate::processes::{Running, SOON, descendants, wait_for};
@@ -26,7 +28,12 @@ struct Up {
 
 impl Up {
     fn start() -> Self {
-        let mut up = Self { process: Running::start("up"), hints: String::new() };
+        Self::start_with(&[])
+    }
+
+    fn start_with(flags: &[&str]) -> Self {
+        let process = Running::start_with(&[&["up"], flags].concat());
+        let mut up = Self { process, hints: String::new() };
         let output = BufReader::new(up.process.stdout.take().unwrap());
         for line in output.lines().map_while(Result::ok) {
             let is_last = line.trim_start().starts_with("Kubernetes'");
@@ -94,6 +101,74 @@ async fn it_says_what_it_has_and_guards_it_as_the_charts_do() {
         expect_a_killed_controller_to_be_replaced(&up, kind, log);
     }
     assert_eq!(up.end(), Some(130));
+}
+
+/// Nobody finds this image in any registry.
+const OWN: &str = "registry.example.com/mine:1";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_example_workspace_becomes_ready_and_an_image_that_is_not_there_is_told() {
+    let start = || Up::start_with(&[&format!("--container-image={OWN}")]);
+    let up = tokio::task::spawn_blocking(start).await.unwrap();
+    assert!(up.hints.contains(OWN), "{}", up.hints);
+    let client = up.client().await;
+    let workspaces: Api<Workspace> = Api::all(client.clone());
+    let create = async |workspace: &Workspace| {
+        workspaces.create(&PostParams::default(), workspace).await.unwrap();
+    };
+    let example = include_str!("../../../../examples/workspace.yaml");
+    let example: Workspace = serde_saphyr::from_str(example).unwrap();
+    create(&example).await;
+    create(&of_container("own", OWN)).await;
+    create(&of_container("stray", "registry.example.com/stray:1")).await;
+    let url = up.hints.lines().find_map(|line| line.trim().strip_suffix(PLAIN.name)).unwrap();
+    for entry in &example.spec.virtual_machines {
+        create_image(&client, &entry.spec.vm_disk_image_name, &format!("{url}{}", PLAIN.name))
+            .await;
+    }
+    for name in [&*example.name_any(), "own"] {
+        let is_ready = |it: &WorkspaceStatus| it.phase == Some(Phase::Ready);
+        await_workspace(&workspaces, name, is_ready).await;
+    }
+    let stray = |it: &WorkspaceStatus| {
+        let words = it.message.as_deref().unwrap_or_default();
+        is_refused_by_registry(it) && words.contains("registry.example.com/stray:1: not found")
+    };
+    await_workspace(&workspaces, "stray", stray).await;
+    assert_eq!(up.end(), Some(130));
+}
+
+fn of_container(name: &str, image: &str) -> Workspace {
+    let spec = json!({"containers": [{"name": "web", "image": image, "args": ["--any", "thing"]}]});
+    serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec})).unwrap()
+}
+
+async fn create_image(client: &Client, name: &str, url: &str) {
+    let images: Api<VMDiskImage> = Api::namespaced(client.clone(), "labs");
+    let image = json!({"metadata": {"name": name}, "spec": {"url": url, "sourceType": "http"}});
+    let image = serde_json::from_value(image).unwrap();
+    images.create(&PostParams::default(), &image).await.unwrap();
+}
+
+fn is_refused_by_registry(status: &WorkspaceStatus) -> bool {
+    find(&status.conditions, CONTAINERS_READY)
+        .is_some_and(|found| found.reason == Reason::ImagePullBackOff.as_str())
+}
+
+async fn await_workspace(
+    workspaces: &Api<Workspace>,
+    name: &str,
+    is_so: impl Fn(&WorkspaceStatus) -> bool,
+) {
+    let mut last = None;
+    let reached = tokio::time::timeout(SOON, async {
+        while !last.as_ref().is_some_and(&is_so) {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            last = workspaces.get(name).await.unwrap().status;
+        }
+    });
+    let is_reached = reached.await.is_ok();
+    assert!(is_reached, "'{name}' did not come so far: {last:#?}");
 }
 
 /// A pod that would be in the network of a workspace.

@@ -1,3 +1,4 @@
+use super::workspace::tests::ready;
 use super::*;
 
 const MIB: u64 = 1 << 20;
@@ -139,14 +140,22 @@ fn more_at_once_than_allowed_is_one_by_any_count() {
 #[test]
 fn the_report_names_the_image_and_says_the_verdict() {
     let peak = Peak { entries: 2, pods: 2, transfers: 2 };
-    let right = Report { images: vec![cut_twice(), not_found()], peak };
+    let right = Report { images: vec![cut_twice(), not_found()], peak, lab: ready() };
     assert!(right.problems().is_empty());
     assert!(right.text().contains("Everything is as it must be"));
     assert!(right.text().contains("aaaaaaaaaaaaaaaa… ok"));
     let line = right.text().lines().find(|line| line.contains("cut-twice ")).unwrap().to_owned();
     let figures = line.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(figures.contains("1 64.0 KiB 24.0 MiB 24.0 MiB"), "looks are no downloads: {figures}");
-    let wrong = Report { images: vec![Seen { disk: None, ..cut_twice() }], peak };
-    assert_eq!(wrong.problems(), ["cut-twice: its disk was not read back"]);
+    let mut lab = ready();
+    lab.story.policy = None;
+    let wrong = Report { images: vec![Seen { disk: None, ..cut_twice() }], peak, lab };
+    assert_eq!(
+        wrong.problems(),
+        [
+            "cut-twice: its disk was not read back",
+            "workspace: there is no network policy that isolates it"
+        ]
+    );
     assert!(wrong.text().contains("Not as it must be"));
 }
