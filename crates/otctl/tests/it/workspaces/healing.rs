@@ -2,6 +2,7 @@
 //! API server knows: it keeps for every field who applied it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
@@ -13,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::LABS;
 use super::labs::Labs;
+use crate::end_state::QUIET;
 use crate::stage::until;
 
 /// Who edits by hand.
@@ -33,7 +35,7 @@ pub(super) async fn every_child_that_is_deleted_comes_back_alone(labs: &Labs) {
         if name.starts_with("PersistentVolumeClaim/") {
             continue;
         }
-        let before = others(labs, &name).await;
+        let before = others_at_rest(labs, &name).await;
         let (api, uid) = (labs.place(&name, &child), child.uid().unwrap());
         api.delete(&child.name_any(), &DeleteParams::background()).await.unwrap();
         let again = until(&format!("{name} is back"), async || {
@@ -81,8 +83,8 @@ pub(super) async fn every_field_of_ours_is_put_right_alone(labs: &Labs) {
         let (name, child) = children.iter().find(|(name, _)| name.starts_with(start)).unwrap();
         let api = labs.place(name, child);
         let (mut right, mut refused) = (BTreeSet::new(), BTreeSet::new());
+        let before = others_at_rest(labs, name).await;
         for pointer in owned(child) {
-            let before = others(labs, name).await;
             if edit(&api, child, &pointer).await {
                 is_as_it_was(&api, child, &pointer).await;
                 assert_eq!(others(labs, name).await, before, "while {name} was edited: {pointer}");
@@ -99,6 +101,19 @@ pub(super) async fn every_field_of_ours_is_put_right_alone(labs: &Labs) {
         assert!(right.len() > refused.len(), "{name}: {right:?}");
         labs.is("lab", Phase::Ready).await;
     }
+}
+
+/// The versions of every other child, once Kubernetes has written down what became of their pods.
+async fn others_at_rest(labs: &Labs, name: &str) -> BTreeMap<String, String> {
+    let (mut since, mut last) = (Instant::now(), BTreeMap::new());
+    until("the children are at rest", async || {
+        let found = others(labs, name).await;
+        if found != last {
+            (since, last) = (Instant::now(), found);
+        }
+        (since.elapsed() > QUIET).then(|| last.clone())
+    })
+    .await
 }
 
 /// The versions of every other child.
