@@ -1,6 +1,6 @@
 //! What this controller measures. Two sorts, which add up over replicas in two ways:
 //!
-//! - What is the case ([`gauges`]) is read from the watches when it is asked for, so every replica tells the same: take
+//! - What is the case ([`mod@gauges`]) is read from the watches when it is asked for, so every replica tells the same: take
 //!   the highest. Series go with the objects.
 //! - What has happened ([`tally`]) is counted by the leader alone, so that the sum over replicas is what has happened. It is
 //!   taken from the difference between two versions of a Workspace that the watch has shown, one after the other
