@@ -1,6 +1,6 @@
 //! `cargo xtask`: everything that is done to this repository as a whole.
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 
 /// Checks, generates and measures the workspace.
 #[derive(Parser)]
@@ -41,9 +41,16 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// The disk image controller, for who checks what it measures
-    #[command(hide = true)]
-    RunController(Box<diskimage_controller::Args>),
+    /// A controller, for who checks what it measures
+    #[command(hide = true, subcommand)]
+    RunController(Controller),
+}
+
+/// A controller, by the name of its program
+#[derive(Subcommand)]
+enum Controller {
+    DiskimageController(Box<diskimage_controller::Args>),
+    WorkspaceController(Box<workspace_controller::Args>),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -57,12 +64,15 @@ fn main() -> anyhow::Result<()> {
         }
         Task::Soak { parts } => xtask::soak::run(&parts),
         Task::Bench { arguments } => xtask::bench::run(&arguments),
-        Task::RunController(args) => run_controller(*args),
+        Task::RunController(controller) => run_controller(controller),
     }
 }
 
 #[tokio::main]
-async fn run_controller(args: diskimage_controller::Args) -> anyhow::Result<()> {
-    diskimage_controller::run(args).await?;
+async fn run_controller(controller: Controller) -> anyhow::Result<()> {
+    match controller {
+        Controller::DiskimageController(args) => diskimage_controller::run(*args).await?,
+        Controller::WorkspaceController(args) => workspace_controller::run(*args).await?,
+    };
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! A controller as it is installed, a Prometheus that scrapes it, and every expression asked of that. The controller has no
-//! API server: it measures all the same, and what it has to say of images and its ledger is nothing.
+//! Every controller as it is installed, a Prometheus that scrapes them, and every expression asked of that. They have no API
+//! server: they measure all the same, and what they have to say of their objects and ledgers is nothing.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -10,12 +10,13 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use otctl_types::names::{DEFAULT_NAMESPACE, DISKIMAGE_CONTROLLER};
+use otctl_types::names::{DEFAULT_NAMESPACE, WORKSPACE_CONTROLLER};
 use serde_json::{Value, json};
 
-use super::documents::{self, Dashboard, Expression, RuleFile};
+use super::documents::{self, Expression, RuleFile};
 use super::expression::selectors;
 use super::promtool::Tools;
+use crate::families::CONTROLLERS;
 
 /// Wide: a machine may be busy with compilers.
 const SOON: Duration = Duration::from_secs(60);
@@ -23,36 +24,48 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// Nobody is there.
 const NO_API_SERVER: &str = "http://127.0.0.1:1";
 
-/// Scrapes a controller, and asks for everything that people would see.
+/// Scrapes the controllers, and asks for everything that people would see.
 ///
 /// # Errors
 /// When a scrape does not follow the conventions, an expression is refused, or one finds nothing that is there.
 pub(super) fn run(tools: &Tools, folder: &Path) -> anyhow::Result<()> {
-    let controller = Controller::start(folder)?;
-    let text = controller.scrape()?;
-    let scrape = folder.join("scrape.txt");
-    fs::write(&scrape, &text).with_context(|| format!("cannot write {}", scrape.display()))?;
-    tools.check_metrics(&scrape)?;
-    let server = Prometheus::start(tools, folder, controller.address)?;
-    server.await_samples(tools)?;
-    let told = names(&text);
+    let programs = CONTROLLERS.iter().map(|it| it.program);
+    let controllers: Vec<Controller> =
+        programs.map(|program| Controller::start(program, folder)).collect::<Result<_, _>>()?;
+    let mut told = BTreeSet::new();
+    for controller in &controllers {
+        let text = controller.scrape()?;
+        let scrape = folder.join(format!("{}.txt", controller.program));
+        fs::write(&scrape, &text).with_context(|| format!("cannot write {}", scrape.display()))?;
+        tools.check_metrics(&scrape)?;
+        told.extend(names(&text));
+    }
+    let server = Prometheus::start(tools, folder, &controllers)?;
+    server.await_samples(tools, controllers.len())?;
+    ask_all(tools, &server, &told)
+}
+
+fn ask_all(tools: &Tools, server: &Prometheus, told: &BTreeSet<String>) -> anyhow::Result<()> {
     let (rules, dashboards) = (documents::rules()?, documents::dashboards()?);
-    let mut shown = 0;
     for expression in rules.iter().flat_map(RuleFile::expressions) {
         server.ask(tools, &expression)?;
     }
-    for expression in dashboards.iter().flat_map(Dashboard::expressions) {
-        let answer = server.ask(tools, &expression)?;
-        let is_due = is_told(&expression, &told);
-        anyhow::ensure!(!is_due || !answer.is_empty(), "{} shows nothing", expression.place);
-        shown += usize::from(!answer.is_empty());
+    for dashboard in &dashboards {
+        let mut shown = 0;
+        for expression in dashboard.expressions() {
+            let answer = server.ask(tools, &expression)?;
+            let is_due = is_told(&expression, told);
+            anyhow::ensure!(!is_due || !answer.is_empty(), "{} shows nothing", expression.place);
+            shown += usize::from(!answer.is_empty());
+        }
+        anyhow::ensure!(shown > 0, "no panel of {} shows anything", dashboard.name());
+        println!("{}: {shown} lines of panels show something", dashboard.name());
     }
-    anyhow::ensure!(shown > 0, "no panel shows anything");
-    println!("{} families scraped; {shown} lines of panels show something", told.len());
+    println!("{} families scraped", told.len());
     Ok(())
 }
 
-/// Whether the controller tells all that is asked for. A comparison may leave nothing of it.
+/// Whether the controllers tell all that is asked for. A comparison may leave nothing of it.
 fn is_told(expression: &Expression, told: &BTreeSet<String>) -> bool {
     let family = |name: &str| {
         let parts = ["_bucket", "_sum", "_count"];
@@ -83,26 +96,30 @@ impl Drop for Process {
 /// A controller that looks in vain for its API server.
 struct Controller {
     _process: Process,
+    program: &'static str,
     address: SocketAddr,
 }
 
 impl Controller {
-    fn start(folder: &Path) -> anyhow::Result<Self> {
+    fn start(program: &'static str, folder: &Path) -> anyhow::Result<Self> {
         let cluster = json!({"server": NO_API_SERVER});
         let kubeconfig = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "none",
             "clusters": [{"name": "none", "cluster": cluster}], "users": [{"name": "none", "user": {}}],
             "contexts": [{"name": "none", "context": {"cluster": "none", "user": "none"}}],
         });
-        let (config, log) = (folder.join("kubeconfig"), folder.join("controller.log"));
+        let (config, log) = (folder.join("kubeconfig"), folder.join(format!("{program}.log")));
         fs::write(&config, kubeconfig.to_string())?;
         // To build its program by itself would compile half of what it uses again, with fewer features.
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["run-controller", "--kubeconfig"]).arg(&config);
+        command.args(["run-controller", program, "--kubeconfig"]).arg(&config);
+        if program == WORKSPACE_CONTROLLER {
+            command.arg("--default-namespace=labs");
+        }
         command.args(["--leader-election=false", "--listen=127.0.0.1:0", "--log-format=json"]);
         let process = start(&mut command, &log)?;
         let address = wait("the controller to listen", &log, || listens(&log))?;
-        Ok(Self { _process: process, address })
+        Ok(Self { _process: process, program, address })
     }
 
     fn scrape(&self) -> anyhow::Result<String> {
@@ -117,7 +134,7 @@ impl Controller {
     }
 }
 
-/// A server that scrapes one controller.
+/// A server that scrapes the controllers.
 struct Prometheus {
     _process: Process,
     url: String,
@@ -125,16 +142,14 @@ struct Prometheus {
 }
 
 impl Prometheus {
-    fn start(tools: &Tools, folder: &Path, target: SocketAddr) -> anyhow::Result<Self> {
+    fn start(tools: &Tools, folder: &Path, targets: &[Controller]) -> anyhow::Result<Self> {
         let (config, log, data) =
             (folder.join("prometheus.yaml"), folder.join("prometheus.log"), folder.join("data"));
         let rules: Vec<_> = documents::rules()?.into_iter().map(|file| file.path).collect();
-        let targets =
-            json!({"targets": [target.to_string()], "labels": {"namespace": DEFAULT_NAMESPACE}});
-        let job = json!({"job_name": DISKIMAGE_CONTROLLER, "static_configs": [targets]});
+        let jobs: Vec<Value> = targets.iter().map(job).collect();
         let settings = json!({
             "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
-            "rule_files": rules, "scrape_configs": [job],
+            "rule_files": rules, "scrape_configs": jobs,
         });
         fs::write(&config, settings.to_string())?;
         // Free when it is asked for; another that takes it in this moment makes the start fail, and says so.
@@ -148,10 +163,10 @@ impl Prometheus {
     }
 
     /// A rate needs two samples.
-    fn await_samples(&self, tools: &Tools) -> anyhow::Result<()> {
-        let scraped = "min(count_over_time(otctl_leader[1m])) >= 3";
-        wait("three scrapes", &self.log, || {
-            tools.ask(&self.url, scraped).ok().filter(|answer| !answer.is_empty())
+    fn await_samples(&self, tools: &Tools, targets: usize) -> anyhow::Result<()> {
+        let scraped = format!("count(count_over_time(otctl_leader[1m]) >= 3) == {targets}");
+        wait("three scrapes of each", &self.log, || {
+            tools.ask(&self.url, &scraped).ok().filter(|answer| !answer.is_empty())
         })?;
         Ok(())
     }
@@ -161,6 +176,13 @@ impl Prometheus {
             .ask(&self.url, &expression.text)
             .with_context(|| format!("{} fails", expression.place))
     }
+}
+
+/// What is scraped, with the labels that a ServiceMonitor gives it.
+fn job(target: &Controller) -> Value {
+    let labels = json!({"namespace": DEFAULT_NAMESPACE});
+    let configs = json!([{"targets": [target.address.to_string()], "labels": labels}]);
+    json!({"job_name": target.program, "static_configs": configs})
 }
 
 fn start(command: &mut Command, log: &Path) -> anyhow::Result<Process> {

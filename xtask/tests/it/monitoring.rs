@@ -19,22 +19,6 @@ fn controllers() -> impl Iterator<Item = &'static str> {
     CHARTS.into_iter().filter(|chart| *chart != "otctl-crds")
 }
 
-/// Those of them with alerts and dashboards.
-fn observed() -> impl Iterator<Item = &'static str> {
-    controllers().filter(|chart| charts::folder(chart).join("files").is_dir())
-}
-
-/// What can be asked of a chart.
-fn all(chart: &str) -> &'static [&'static str] {
-    let has_files = observed().any(|observed| observed == chart);
-    if has_files { &ALL } else { &ALL[..2] }
-}
-
-/// Of these kinds, those that a chart has.
-fn kinds(chart: &str) -> &'static [&'static str] {
-    &KINDS[..all(chart).len() - 1]
-}
-
 fn made(objects: &[Value]) -> Vec<&str> {
     KINDS.into_iter().chain(["Service"]).filter(|kind| !of_kind(objects, kind).is_empty()).collect()
 }
@@ -48,9 +32,9 @@ fn nothing_is_made_unless_it_is_asked_for() {
     for chart in controllers() {
         let with = |set: &[&str]| made(&monitored_objects(chart, None, set)).join(" ");
         assert_eq!(with(&[]), "", "{chart}");
-        assert_eq!(with(&all(chart)[1..]), "", "{chart}: not without metrics.enabled");
+        assert_eq!(with(&ALL[1..]), "", "{chart}: not without metrics.enabled");
         assert_eq!(with(&ALL[..1]), "Service", "{chart}");
-        for (value, kind) in all(chart)[1..].iter().zip(KINDS) {
+        for (value, kind) in ALL[1..].iter().zip(KINDS) {
             assert_eq!(with(&[ALL[0], value]), format!("{kind} Service"), "{chart}: {value}");
         }
     }
@@ -59,16 +43,14 @@ fn nothing_is_made_unless_it_is_asked_for() {
 #[test]
 fn nothing_is_made_of_a_kind_that_is_not_installed() {
     for chart in controllers() {
-        let plain = kinds(chart).iter().filter(|kind| **kind == "ConfigMap").chain(&["Service"]);
-        let plain: Vec<_> = plain.copied().collect();
-        assert_eq!(made(&objects(chart, None, all(chart))), plain, "{chart}");
+        assert_eq!(made(&objects(chart, None, &ALL)), ["ConfigMap", "Service"], "{chart}");
     }
 }
 
 #[test]
 fn the_monitor_finds_the_service_and_its_port() {
     for chart in controllers() {
-        let objects = monitored_objects(chart, None, all(chart));
+        let objects = monitored_objects(chart, None, &ALL);
         let [monitor, service] =
             ["ServiceMonitor", "Service"].map(|kind| of_kind(&objects, kind)[0]);
         let wanted = monitor["spec"]["selector"]["matchLabels"].as_object().unwrap();
@@ -89,7 +71,7 @@ fn the_monitor_finds_the_service_and_its_port() {
 
 #[test]
 fn alerts_and_dashboards_are_the_files() {
-    for chart in observed() {
+    for chart in controllers() {
         let objects = monitored_objects(chart, None, &ALL);
         let rules: Value =
             serde_saphyr::from_str(&file(chart, &format!("alerts/{chart}.yaml"))).unwrap();
@@ -110,7 +92,7 @@ fn alerts_and_dashboards_are_the_files() {
 fn labels_that_a_prometheus_looks_for_are_set() {
     for chart in controllers() {
         let objects = monitored_objects(chart, Some(&charts::full_values(chart)), &[]);
-        for kind in kinds(chart).iter().filter(|kind| **kind != "ConfigMap") {
+        for kind in KINDS.iter().filter(|kind| **kind != "ConfigMap") {
             let labels = &of_kind(&objects, kind)[0]["metadata"]["labels"];
             assert_eq!(labels["release"], "kube-prometheus-stack", "{chart}: {kind}");
         }
