@@ -20,6 +20,8 @@ pub const RETRY_ANNOTATION: &str = "pelotech.ot/retry";
 pub const DISK_CHECKSUM_ANNOTATION: &str = "pelotech.ot/disk-checksum";
 /// Annotation on a child: the revision of the spec that it was made for.
 pub const REVISION_ANNOTATION: &str = "pelotech.ot/revision";
+/// Annotation on a Deployment: the names that its pods were given for the other entries, and where they lead.
+pub const HOSTS_ANNOTATION: &str = "pelotech.ot/hosts";
 /// The highest number of an attempt of an image, or of a turn of a Workspace. None counts so far.
 pub const LAST_ATTEMPT: i64 = 999_999_999;
 /// Annotation on a Job: the number of the attempt, or of the probe, that it carries out.

@@ -2,32 +2,30 @@
 //!
 //! Those lines are part of the template, so a change of them replaces every pod. An entry that is added or removed is no
 //! reason to restart its neighbours: what is there stays as it is until something else replaces the pods, or until an
-//! address in it leads elsewhere. Until then the name of a new entry does not resolve in older pods.
+//! address in it leads elsewhere. Until then the name of a new entry does not resolve in older pods. An annotation of the
+//! Deployment says which lines those are, so that one that somebody takes away is told from one that is new.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{HostAlias, PodSpec};
 use otctl_kit::cluster::erase;
-use otctl_types::names::REVISION_ANNOTATION;
+use otctl_types::names::{HOSTS_ANNOTATION, REVISION_ANNOTATION};
 
 use crate::owned;
 
 /// A line for each entry with an address, in the order of their names.
 pub fn host_aliases(addresses: &BTreeMap<String, String>) -> Vec<HostAlias> {
-    let line = |(entry, address): (&String, &String)| HostAlias {
-        ip: address.clone(),
-        hostnames: Some(vec![entry.clone()]),
-    };
-    addresses.iter().map(line).collect()
+    addresses.iter().map(|(entry, address)| line(entry, address)).collect()
 }
 
 /// The Deployment to hold `observed` to: `desired`, with the lines that its pods have if they can stay.
 pub fn settled(desired: Deployment, observed: &Deployment) -> Deployment {
-    if leads_elsewhere(lines(&desired), lines(observed)) {
+    let given = noted(observed).unwrap_or_else(|| lines(observed).to_vec());
+    if leads_elsewhere(lines(&desired), &given) {
         return desired;
     }
-    let kept = with(desired.clone(), lines(observed).to_vec());
+    let kept = with(desired.clone(), given);
     if replaces_pods(&kept, observed) { desired } else { kept }
 }
 
@@ -36,12 +34,27 @@ pub fn address<'a>(deployment: &'a Deployment, entry: &str) -> Option<&'a str> {
     pairs(lines(deployment)).find(|(name, _)| *name == entry).map(|(_, address)| address)
 }
 
-/// Puts lines into the template of a Deployment.
+/// Puts lines into the template of a Deployment, and notes which.
 pub(super) fn with(mut deployment: Deployment, lines: Vec<HostAlias>) -> Deployment {
+    let note: Vec<_> = pairs(&lines).map(|(name, address)| format!("{name}={address}")).collect();
+    let annotations = deployment.metadata.annotations.get_or_insert_default();
+    annotations.insert(HOSTS_ANNOTATION.to_owned(), note.join(","));
     if let Some(pods) = deployment.spec.as_mut().and_then(|spec| spec.template.spec.as_mut()) {
         pods.host_aliases = Some(lines).filter(|lines| !lines.is_empty());
     }
     deployment
+}
+
+/// The lines that a Deployment was given; none when that cannot be read.
+fn noted(deployment: &Deployment) -> Option<Vec<HostAlias>> {
+    let note = deployment.metadata.annotations.as_ref()?.get(HOSTS_ANNOTATION)?;
+    let pairs = note.split(',').filter(|pair| !pair.is_empty()).map(|pair| pair.split_once('='));
+    let pairs: Option<Vec<_>> = pairs.collect();
+    Some(pairs?.into_iter().map(|(name, address)| line(name, address)).collect())
+}
+
+fn line(name: &str, address: &str) -> HostAlias {
+    HostAlias { ip: address.to_owned(), hostnames: Some(vec![name.to_owned()]) }
 }
 
 fn lines(deployment: &Deployment) -> &[HostAlias] {

@@ -100,6 +100,26 @@ fn a_name_that_leads_elsewhere_is_put_right() {
 }
 
 #[test]
+fn a_name_that_was_taken_away_by_hand_is_given_back() {
+    let emptied = |it: &mut Deployment| pods(it).host_aliases.as_mut().unwrap()[1].hostnames = None;
+    check(&WITH_DB, nothing, emptied, &WITH_DB);
+    check(&THEN, nothing, |it| drop(pods(it).host_aliases.as_mut().unwrap().remove(0)), &THEN);
+    check(&THEN, nothing, |it| pods(it).host_aliases = None, &THEN);
+}
+
+#[test]
+fn a_note_that_is_gone_or_cannot_be_read_is_made_from_the_lines_themselves() {
+    for note in [None, Some("db"), Some("a=1,db")] {
+        let by_hand = |it: &mut Deployment| {
+            let annotations = it.metadata.annotations.as_mut().unwrap();
+            annotations.remove(HOSTS_ANNOTATION);
+            annotations.extend(note.map(|note| (HOSTS_ANNOTATION.to_owned(), note.to_owned())));
+        };
+        check(&WITH_DB, nothing, by_hand, &THEN);
+    }
+}
+
+#[test]
 fn what_others_put_into_the_template_replaces_nothing() {
     let inject = |deployment: &mut Deployment| {
         let sidecar = pods(deployment).containers[0].clone();
