@@ -190,7 +190,8 @@ fn owned(child: &DynamicObject) -> Vec<String> {
 fn collect(fields: &Map<String, Value>, object: &Value, at: &str, pointers: &mut Vec<String>) {
     let below: Vec<_> = fields.iter().filter(|(key, _)| *key != ".").collect();
     let is_owner = at.starts_with("/metadata/ownerReferences/") && !object.is_boolean();
-    if below.is_empty() && !is_owner {
+    // Empty ones, such as the time at which a template was made, are owned and not there.
+    if below.is_empty() && !is_owner && !object.is_null() {
         pointers.push(at.to_owned());
     }
     for (key, fields) in below {
