@@ -8,7 +8,7 @@ pub(crate) struct Edit {
     pub(crate) difference: Option<String>,
 }
 
-fn replace(path: &str, value: Value, difference: &str) -> Edit {
+pub(crate) fn replace(path: &str, value: Value, difference: &str) -> Edit {
     owned(operation("replace", path, value), difference)
 }
 
@@ -53,12 +53,13 @@ pub(crate) fn metadata() -> Vec<Edit> {
     ]
 }
 
-/// What can be done to the annotations of a child that has one of ours.
-pub(crate) fn annotations() -> Vec<Edit> {
-    let ours = "metadata.annotations[pelotech.ot/revision]";
+/// What can be done to the annotations of a child, of which `first` is the first of ours.
+pub(crate) fn annotations(first: &str) -> Vec<Edit> {
+    let ours = |name: &str| format!("metadata.annotations[pelotech.ot/{name}]");
+    let revision = "/metadata/annotations/pelotech.ot~1revision";
     vec![
-        replace("/metadata/annotations", json!({"note": "seen"}), ours),
-        replace("/metadata/annotations/pelotech.ot~1revision", json!("x"), ours),
+        replace("/metadata/annotations", json!({"note": "seen"}), &ours(first)),
+        replace(revision, json!("x"), &ours("revision")),
         theirs("/metadata/annotations/note", json!("seen")),
     ]
 }

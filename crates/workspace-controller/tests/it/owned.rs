@@ -40,7 +40,15 @@ async fn try_edit(stage: &Stage, child: &DynamicObject, edit: &Edit) {
 }
 
 fn with_metadata(edits: Vec<Edit>) -> Vec<Edit> {
-    edits.into_iter().chain(edits::metadata()).chain(edits::annotations()).collect()
+    edits.into_iter().chain(edits::metadata()).chain(edits::annotations("revision")).collect()
+}
+
+/// What its pods find under the names of other entries is noted on a Deployment as well.
+fn with_metadata_and_hosts(edits: Vec<Edit>) -> Vec<Edit> {
+    let note = "/metadata/annotations/pelotech.ot~1hosts";
+    let hosts = edits::replace(note, json!("x"), "metadata.annotations[pelotech.ot/hosts]");
+    let all = edits.into_iter().chain(edits::metadata()).chain(edits::annotations("hosts"));
+    all.chain([hosts]).collect()
 }
 
 #[tokio::test]
@@ -57,8 +65,8 @@ async fn services_are_held_to_what_was_applied() {
 
 #[tokio::test]
 async fn deployments_are_held_to_what_was_applied() {
-    try_edits("deployment api-server", with_metadata(edits::deployment())).await;
-    try_edits("deployment worker", with_metadata(Vec::new())).await;
+    try_edits("deployment api-server", with_metadata_and_hosts(edits::deployment())).await;
+    try_edits("deployment worker", with_metadata_and_hosts(Vec::new())).await;
 }
 
 /// A claim that was deleted stays until nobody uses it, so all edits are tried on one.
