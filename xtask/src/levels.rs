@@ -11,7 +11,10 @@ const ROW: &str = "robustness/";
 const LEVELS: [(&str, &[&str]); 6] = [
     ("unit", &["/src/"]),
     ("model", &["crates/diskimage-controller/tests/model/", "crates/testbed/tests/lease/"]),
-    ("world", &["crates/diskimage-controller/tests/sim/"]),
+    (
+        "world",
+        &["crates/diskimage-controller/tests/sim/", "crates/workspace-controller/tests/sim/"],
+    ),
     ("program", &["crates/otctl-kit/tests/it/", "crates/disk-importer/tests/it/"]),
     ("proxy", &["crates/otctl/tests/it/faults/"]),
     ("server", &["crates/otctl/tests/it/"]),

@@ -33,6 +33,9 @@ const LIMIT: usize = 2;
 const KILLS: usize = 8;
 /// Ledger writes that must have met a conflict, or the two did not act at once.
 const CONFLICTS: usize = 5;
+/// So many workspaces, and no more, for two that hardly meet, and how many come at a time.
+const MOST: usize = 150;
+const MORE: usize = 10;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn many_share_two_slots_under_kills_and_with_two_at_once() {
@@ -44,13 +47,11 @@ async fn many_share_two_slots_under_kills_and_with_two_at_once() {
     for (name, spec) in never_ready() {
         labs.create(name, spec).await;
     }
-    for number in 0..count {
-        labs.create(&format!("lab-{number:02}"), container("example.com/web:1")).await;
-    }
+    create(&labs, 0..count).await;
 
     let mid_pass = alone(&mut labs, count / 3, seed).await;
     let mark = labs.stage.mark();
-    let struck = both(&labs, count * 2 / 3, seed).await;
+    let (struck, count) = both(&labs, count, seed).await;
     let conflicts = conflicts(&labs, mark);
     labs.start();
     await_ready(&labs, count).await;
@@ -118,21 +119,36 @@ async fn alone(labs: &mut Labs, wanted: usize, seed: u64) -> usize {
     mid_pass
 }
 
-/// Two without a lease, stopped and killed, until so many are ready: how often they were struck.
-async fn both(labs: &Labs, wanted: usize, seed: u64) -> usize {
+async fn create(labs: &Labs, numbers: std::ops::Range<usize>) {
+    for number in numbers {
+        labs.create(&format!("lab-{number:03}"), container("example.com/web:1")).await;
+    }
+}
+
+/// Two without a lease, stopped and killed, until two thirds are ready and they have met often enough: how often they were
+/// struck, and how many workspaces there are by then.
+async fn both(labs: &Labs, count: usize, seed: u64) -> (usize, usize) {
+    let mark = labs.stage.mark();
     let over = watch::Sender::new(false);
     let (one, other) = tokio::join!(contender(labs, "one"), contender(labs, "other"));
     let ends = [over.subscribe(), over.subscribe()];
     let [of_one, of_other] = ends;
-    let (one, other, ()) = tokio::join!(
+    let (one, other, count) = tokio::join!(
         contend(one, seed, of_one),
         contend(other, seed.wrapping_add(1), of_other),
         async {
-            await_ready(labs, wanted).await;
+            let mut count = count;
+            await_ready(labs, count * 2 / 3).await;
+            while conflicts(labs, mark) < CONFLICTS && count < MOST {
+                create(labs, count..count + MORE).await;
+                count += MORE;
+                await_ready(labs, count - MORE).await;
+            }
             over.send_replace(true);
+            count
         }
     );
-    one + other
+    (one + other, count)
 }
 
 async fn contender(labs: &Labs, name: &str) -> Proxied {
