@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource, ResourceExt};
 use otctl_kit::cluster::Target;
 use otctl_kit::store::{Key, Scoped};
@@ -12,6 +13,7 @@ use otctl_types::condition::Reason;
 use otctl_types::workspace::{ImageRetention, VirtualMachine};
 use otctl_types::{VMDiskImage, Workspace};
 
+use crate::children;
 use crate::images::{Disk, Lack};
 use crate::kin::{self, Whose};
 use crate::parts;
@@ -26,6 +28,9 @@ pub struct Needs {
     pub claims: Vec<Arc<PersistentVolumeClaim>>,
     /// Those among them that somebody else takes along when it goes, by name.
     pub doomed: BTreeSet<String>,
+    /// Who else uses an image in which this workspace has no share yet, by the image's name: all that do get theirs in one
+    /// write, so that the first that would take it along never is its only owner.
+    pub users: BTreeMap<String, Vec<OwnerReference>>,
     /// What each virtual machine has of its image, by the name of its entry.
     pub disks: BTreeMap<String, Disk>,
     /// Objects of others that have the name of a child.
@@ -45,6 +50,9 @@ impl Needs {
         needs.foreign = needs.strangers(views, workspace, namespace);
         let images = needs.images.iter().filter(|(_, image)| is_doomed(views, workspace, image));
         needs.doomed = images.map(|(name, _)| name.clone()).collect();
+        let unshared = needs.images.iter().filter(|(_, image)| !owns(workspace, image));
+        let users = unshared.map(|(name, image)| (name.clone(), users(views, image)));
+        needs.users = users.collect();
         needs
     }
 
@@ -176,6 +184,32 @@ fn is_doomed(views: &Views, workspace: &Workspace, image: &VMDiskImage) -> bool 
         let holder = views.workspaces.get(&Key::new("", &owner.name));
         holder.is_none_or(|it| it.spec.image_retention == ImageRetention::Delete)
     })
+}
+
+/// Every workspace that uses an image and has no share in it.
+fn users(views: &Views, image: &VMDiskImage) -> Vec<OwnerReference> {
+    let all = views.workspaces.all();
+    let users = all.iter().filter(|other| uses(other, image) && !owns(other, image));
+    users.map(|other| children::image::owner_reference(other)).collect()
+}
+
+fn owns(workspace: &Workspace, image: &VMDiskImage) -> bool {
+    image.owner_references().iter().any(|owner| Some(&owner.uid) == workspace.metadata.uid.as_ref())
+}
+
+/// Whether a workspace lives, was accepted in the namespace of an image, and asks for nothing else under its name.
+fn uses(workspace: &Workspace, image: &VMDiskImage) -> bool {
+    let namespace = workspace.status.as_ref().and_then(|status| status.namespace.as_deref());
+    let lives = workspace.metadata.deletion_timestamp.is_none();
+    let name = image.name_any();
+    let entries = workspace.spec.virtual_machines.iter();
+    let mut named = entries.filter(|entry| entry.spec.vm_disk_image_name == name);
+    lives
+        && namespace == image.metadata.namespace.as_deref()
+        && named.any(|entry| {
+            let asked = entry.spec.image.as_ref();
+            asked.is_none_or(|asked| children::image::differs(asked, &image.spec).is_none())
+        })
 }
 
 fn images(

@@ -1,5 +1,7 @@
 //! Disk images: waited for, made, shared, and left behind.
 
+use std::collections::BTreeSet;
+
 use otctl_types::condition;
 use otctl_types::workspace::ImageRetention;
 use serde_json::json;
@@ -357,6 +359,27 @@ fn a_share_takes_nothing_of_the_image_back() {
     let left = sim.world.get("VMDiskImage", &at("debian")).unwrap();
     assert_eq!(left["metadata"]["ownerReferences"], json!(null), "\n{}", sim.story);
     assert!(is_ready(&sim.world, "a"));
+}
+
+/// The newcomer would take along what others retain and use: whoever dies when, they have their shares with it.
+#[test]
+fn a_newcomer_that_takes_images_along_never_is_the_only_owner() {
+    let mut sim = world(Order::Fixed);
+    for name in ["a", "b"] {
+        workspace(name).made_image("data", "debian").create(&sim.world);
+    }
+    sim.settle();
+    sync(&sim.world, "debian", "r1");
+    sim.settle();
+    workspace("new").made_image("data", "debian").takes_images_along().create(&sim.world);
+    sim.settle();
+    let counts = sim.world.history(|history| {
+        let images = history.iter().filter(|version| version.id.kind == "VMDiskImage");
+        let owners = images.map(|it| it.object["metadata"]["ownerReferences"].as_array());
+        owners.map(|owners| owners.map_or(0, Vec::len)).collect::<BTreeSet<_>>()
+    });
+    assert_eq!(counts, [0, 3].into(), "\n{}", sim.story);
+    expect_sound(&sim);
 }
 
 #[test]

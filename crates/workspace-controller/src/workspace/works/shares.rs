@@ -66,10 +66,15 @@ impl Works<'_> {
     }
 
     /// The image goes with the last of its owners. Who retains its images owns one as long as somebody else would take it
-    /// along, and no longer.
+    /// along, and no longer. Everybody who uses it gets a share in this same write: were there a moment in which this
+    /// workspace alone had one, the image would go with it under the hands of the others.
     fn share(&self, image: &VMDiskImage) -> Write {
         let mut owners = image.owner_references().to_vec();
         owners.push(children::image::owner_reference(self.workspace));
+        let others = self.observed.needs.users.get(&image.name_any()).into_iter().flatten();
+        owners.extend(
+            others.filter(|it| Some(&it.uid) != self.workspace.metadata.uid.as_ref()).cloned(),
+        );
         own(image, owners, "it goes with the last workspace that uses it")
     }
 
