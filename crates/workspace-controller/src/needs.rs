@@ -28,8 +28,8 @@ pub struct Needs {
     pub claims: Vec<Arc<PersistentVolumeClaim>>,
     /// Those among them that somebody else takes along when it goes, by name.
     pub doomed: BTreeSet<String>,
-    /// Who else uses an image in which this workspace has no share yet, by the image's name: all that do get theirs in one
-    /// write, so that the first that would take it along never is its only owner.
+    /// Who else uses an image in which this workspace takes its share now, by the image's name: all of them get theirs in the
+    /// same write, so that the first that would take it along never is its only owner.
     pub users: BTreeMap<String, Vec<OwnerReference>>,
     /// What each virtual machine has of its image, by the name of its entry.
     pub disks: BTreeMap<String, Disk>,
@@ -50,8 +50,13 @@ impl Needs {
         needs.foreign = needs.strangers(views, workspace, namespace);
         let images = needs.images.iter().filter(|(_, image)| is_doomed(views, workspace, image));
         needs.doomed = images.map(|(name, _)| name.clone()).collect();
-        let unshared = needs.images.iter().filter(|(_, image)| !owns(workspace, image));
-        let users = unshared.map(|(name, image)| (name.clone(), users(views, image)));
+        let takes = |(name, image): &(&String, &Arc<VMDiskImage>)| {
+            needs.takes_along(workspace, name)
+                && children::image::is_made_by_workspace(image)
+                && !owns(workspace, image)
+        };
+        let taken = needs.images.iter().filter(takes);
+        let users = taken.map(|(name, image)| (name.clone(), users(views, workspace, image)));
         needs.users = users.collect();
         needs
     }
@@ -68,6 +73,12 @@ impl Needs {
         needs.disks =
             entries.map(|entry| (entry.name.clone(), needs.disk(workspace, entry))).collect();
         needs
+    }
+
+    /// Whether a workspace owns an image of that name in common with others: one that retains it does as long as somebody
+    /// else would take it along.
+    pub fn takes_along(&self, workspace: &Workspace, name: &str) -> bool {
+        workspace.spec.image_retention == ImageRetention::Delete || self.doomed.contains(name)
     }
 
     /// The claim that is the disk of an entry's machine.
@@ -186,14 +197,16 @@ fn is_doomed(views: &Views, workspace: &Workspace, image: &VMDiskImage) -> bool 
     })
 }
 
-/// Every workspace that uses an image and has no share in it.
-fn users(views: &Views, image: &VMDiskImage) -> Vec<OwnerReference> {
+/// Every other workspace that uses an image and has no share in it.
+fn users(views: &Views, workspace: &Workspace, image: &VMDiskImage) -> Vec<OwnerReference> {
     let all = views.workspaces.all();
-    let users = all.iter().filter(|other| uses(other, image) && !owns(other, image));
+    let others = all.iter().filter(|other| other.metadata.uid != workspace.metadata.uid);
+    let users = others.filter(|other| uses(other, image) && !owns(other, image));
     users.map(|other| children::image::owner_reference(other)).collect()
 }
 
-fn owns(workspace: &Workspace, image: &VMDiskImage) -> bool {
+/// Whether a workspace has a share in an image.
+pub fn owns(workspace: &Workspace, image: &VMDiskImage) -> bool {
     image.owner_references().iter().any(|owner| Some(&owner.uid) == workspace.metadata.uid.as_ref())
 }
 

@@ -3,26 +3,19 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use futures::future::BoxFuture;
-use jiff::Timestamp;
 use otctl_kit::args::Build;
 use otctl_kit::metrics::Family;
 use otctl_kit::store::Change;
 use serde_json::{Value, json};
+use testbed::VirtualClock;
 
 use super::*;
 use crate::record;
 
-struct Noon;
-
-impl Clock for Noon {
-    fn now(&self) -> Timestamp {
-        "2026-05-01T12:00:00Z".parse().unwrap()
-    }
-
-    fn sleep_until(&self, _: Timestamp) -> BoxFuture<'_, ()> {
-        Box::pin(std::future::pending())
-    }
+fn noon() -> Arc<VirtualClock> {
+    let clock = VirtualClock::default();
+    clock.set("2026-05-01T12:00:00Z".parse().unwrap());
+    Arc::new(clock)
 }
 
 /// Views, and what is measured of them.
@@ -40,7 +33,7 @@ impl Measured {
         let asked = leads.clone();
         let counted: (_, Leads) =
             (Traffic::default(), Arc::new(move || asked.load(Ordering::SeqCst)));
-        measure(&registry, &views, Arc::new(Noon), counted);
+        measure(&registry, &views, noon(), counted);
         Self { views, registry, leads, versions: 0 }
     }
 

@@ -119,10 +119,15 @@ fn container_images(others: &[String]) -> String {
 fn hints(
     cluster: &LocalCluster,
     server: &ImageServer,
-    [images, workspaces]: [&Kept; 2],
+    controllers: [&Kept; 2],
     container_images: &str,
 ) -> String {
-    let urls = COMPLETE.map(|fixture| format!("    {}", server.url(fixture.name))).join("\n");
+    let what_to_do = what_to_do(cluster, server);
+    let what_there_is = what_there_is(cluster, server, controllers, container_images);
+    format!("{what_to_do}\n{what_there_is}")
+}
+
+fn what_to_do(cluster: &LocalCluster, server: &ImageServer) -> String {
     format!(
         "
 The control plane is up, with its controllers and an image server, until Ctrl-C. In another terminal:
@@ -151,7 +156,24 @@ END
   kubectl get workspaces
   {otctl} describe ws/lab
   kubectl -n sync-operator edit configmap sync-operator-policy
+",
+        kubeconfig = cluster.kubeconfig_path().display(),
+        tools = tools(),
+        otctl = own_name(),
+        url = server.url(PLAIN.name),
+        web = WEB,
+    )
+}
 
+fn what_there_is(
+    cluster: &LocalCluster,
+    server: &ImageServer,
+    [images, workspaces]: [&Kept; 2],
+    container_images: &str,
+) -> String {
+    let urls = COMPLETE.map(|fixture| format!("    {}", server.url(fixture.name))).join("\n");
+    format!(
+        "\
 Classes: storage class {IMMEDIATE_CLASS} (or {WAITING_CLASS}), snapshot class {SNAPSHOT_CLASS}; the policy names the
 first and the last as defaults. The image server has
 {urls}
@@ -169,11 +191,6 @@ Logs: the controllers' {images}
       a pod's          {state}/nodes/NODE/logs/NAMESPACE_POD_UID.log (`kubectl logs` finds no kubelet here)
       Kubernetes'      {state}/logs/
 ",
-        kubeconfig = cluster.kubeconfig_path().display(),
-        tools = tools(),
-        otctl = own_name(),
-        url = server.url(PLAIN.name),
-        web = WEB,
         allowed = allowed_hosts(server),
         images = images.process.log().display(),
         workspaces = workspaces.process.log().display(),

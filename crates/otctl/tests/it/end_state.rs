@@ -69,7 +69,7 @@ impl Stage {
 }
 
 /// What `look` finds once it has not changed for a while: who has just succeeded has still to clean up.
-pub(crate) async fn at_rest(look: impl AsyncFn() -> Option<EndState>) -> EndState {
+pub(crate) async fn at_rest<T: Clone + PartialEq>(look: impl AsyncFn() -> Option<T>) -> T {
     let (mut since, mut last) = (Instant::now(), None);
     until("everything has settled", async || {
         let found = look().await;

@@ -185,12 +185,23 @@ impl Drop for Stage {
 
 /// Waits until `look` gives something, and ends the test with `what` if it does not within [`PATIENCE`].
 pub(crate) async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    until_found(what, async || look().await.ok_or_else(String::new)).await
+}
+
+/// The same of a look that says what it finds instead; the test ends with the last of that.
+pub(crate) async fn until_found<T>(
+    what: &str,
+    mut look: impl AsyncFnMut() -> Result<T, String>,
+) -> T {
     let (deadline, mut pause) = (Instant::now() + PATIENCE, LOOK_AGAIN);
     loop {
-        if let Some(found) = look().await {
-            return found;
+        match look().await {
+            Ok(found) => return found,
+            Err(instead) => {
+                let is_early = Instant::now() < deadline;
+                assert!(is_early, "not within {PATIENCE:?}: {what} {instead}");
+            }
         }
-        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
         tokio::time::sleep(pause).await;
         pause = (pause * 5 / 4).min(LOOK_RARELY);
     }

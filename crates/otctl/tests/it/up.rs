@@ -3,7 +3,6 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::time::Duration;
 
 use image_server::fixtures::{COMPLETE, PLAIN};
 use k8s_openapi::api::core::v1::Pod;
@@ -18,7 +17,8 @@ use otctl_types::workspace::{Phase, WorkspaceStatus};
 use otctl_types::{AdmissionQueue, VMDiskImage, Workspace};
 use serde_json::json;
 
-use crate::processes::{Running, SOON, descendants, wait_for};
+use crate::processes::{Running, descendants, wait_for};
+use crate::stage::until_found;
 
 /// It, and everything that it printed once it was up.
 struct Up {
@@ -160,15 +160,11 @@ async fn await_workspace(
     name: &str,
     is_so: impl Fn(&WorkspaceStatus) -> bool,
 ) {
-    let mut last = None;
-    let reached = tokio::time::timeout(SOON, async {
-        while !last.as_ref().is_some_and(&is_so) {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            last = workspaces.get(name).await.unwrap().status;
-        }
-    });
-    let is_reached = reached.await.is_ok();
-    assert!(is_reached, "'{name}' did not come so far: {last:#?}");
+    until_found(&format!("'{name}' has come so far"), async || {
+        let status = workspaces.get(name).await.unwrap().status;
+        if status.as_ref().is_some_and(&is_so) { Ok(()) } else { Err(format!("{status:#?}")) }
+    })
+    .await;
 }
 
 /// A pod that would be in the network of a workspace.
@@ -199,16 +195,9 @@ fn expect_a_killed_controller_to_be_replaced(up: &Up, kind: &str, log: &str) {
 
 /// What it is refused with. A new admission policy takes a moment to act, which a dry run may look at as often as it likes.
 async fn refused(mut dry_run: impl AsyncFnMut() -> kube::Result<()>) -> String {
-    let mut last = None;
-    let refusal = async {
-        loop {
-            match dry_run().await {
-                Err(kube::Error::Api(answer)) if answer.code == 403 => return answer.message,
-                other => last = Some(other),
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    let told = tokio::time::timeout(SOON, refusal).await;
-    told.unwrap_or_else(|_| panic!("it is not refused: {last:?}"))
+    until_found("it is refused", async || match dry_run().await {
+        Err(kube::Error::Api(answer)) if answer.code == 403 => Ok(answer.message),
+        other => Err(format!("{other:?}")),
+    })
+    .await
 }

@@ -3,25 +3,18 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use futures::future::BoxFuture;
-use jiff::Timestamp;
 use otctl_kit::args::Build;
 use otctl_kit::metrics::Family;
 use otctl_kit::store::Change;
 use serde_json::{Value, json};
+use testbed::VirtualClock;
 
 use super::*;
 
-struct Noon;
-
-impl Clock for Noon {
-    fn now(&self) -> Timestamp {
-        "2026-05-01T12:00:00Z".parse().unwrap()
-    }
-
-    fn sleep_until(&self, _: Timestamp) -> BoxFuture<'_, ()> {
-        Box::pin(std::future::pending())
-    }
+fn noon() -> Arc<VirtualClock> {
+    let clock = VirtualClock::default();
+    clock.set("2026-05-01T12:00:00Z".parse().unwrap());
+    Arc::new(clock)
 }
 
 /// Views, and what is measured of them.
@@ -37,7 +30,7 @@ impl Measured {
         let (views, registry) = (Views::new(&[]), Metrics::new(Build::of("test")));
         let leads = Arc::new(AtomicBool::new(true));
         let asked = leads.clone();
-        measure(&registry, &views, Arc::new(Noon), Arc::new(move || asked.load(Ordering::SeqCst)));
+        measure(&registry, &views, noon(), Arc::new(move || asked.load(Ordering::SeqCst)));
         Self { views, registry, leads, versions: 0 }
     }
 

@@ -11,7 +11,7 @@ use otctl_types::diskimage::{AccessMode, Phase, SourceType, VMDiskImageStatus};
 use otctl_types::{VMDiskImage, VMDiskImageSpec};
 use serde_json::{Value, json};
 
-use super::{CREDENTIALS, LOOK_AGAIN, LOOK_RARELY, NAMESPACE, PATIENCE, Stage};
+use super::{CREDENTIALS, LOOK_RARELY, NAMESPACE, PATIENCE, Stage, until_found};
 
 impl Stage {
     /// Serves `content` as it behaves at `/<name>` and gives the image that asks for it: a raw disk of 1 MiB with a
@@ -78,19 +78,13 @@ impl Stage {
         name: &str,
         is_wanted: impl Fn(&VMDiskImageStatus) -> bool,
     ) -> VMDiskImage {
-        let (images, mut last) = (self.images(), None);
-        let waited = tokio::time::timeout(PATIENCE, async {
-            loop {
-                let image = images.get(name).await.unwrap();
-                if image.status.as_ref().is_some_and(&is_wanted) {
-                    return image;
-                }
-                last = image.status;
-                tokio::time::sleep(LOOK_AGAIN).await;
-            }
-        });
-        let found = waited.await.ok();
-        found.unwrap_or_else(|| panic!("'{name}' did not become as wanted: {}", pretty(&last)))
+        let images = self.images();
+        until_found(&format!("'{name}' is as wanted"), async || {
+            let image = images.get(name).await.unwrap();
+            let is_so = image.status.as_ref().is_some_and(&is_wanted);
+            if is_so { Ok(image) } else { Err(pretty(&image.status)) }
+        })
+        .await
     }
 
     /// Waits until an image has this phase, and gives it.

@@ -2,7 +2,6 @@
 //! API server knows: it keeps for every field who applied it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Instant;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
@@ -14,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::LABS;
 use super::labs::Labs;
-use crate::end_state::QUIET;
+use crate::end_state::at_rest;
 use crate::stage::until;
 
 /// Who edits by hand.
@@ -105,15 +104,7 @@ pub(super) async fn every_field_of_ours_is_put_right_alone(labs: &Labs) {
 
 /// The versions of every other child, once Kubernetes has written down what became of their pods.
 async fn others_at_rest(labs: &Labs, name: &str) -> BTreeMap<String, String> {
-    let (mut since, mut last) = (Instant::now(), BTreeMap::new());
-    until("the children are at rest", async || {
-        let found = others(labs, name).await;
-        if found != last {
-            (since, last) = (Instant::now(), found);
-        }
-        (since.elapsed() > QUIET).then(|| last.clone())
-    })
-    .await
+    at_rest(async || Some(others(labs, name).await)).await
 }
 
 /// The versions of every other child.

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
 
 use image_server::ImageServer;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -25,7 +24,7 @@ use otctl_types::names::{DEFAULT_NAMESPACE, OWNER_LABEL, WORKSPACE_CONTROLLER};
 use otctl_types::workspace::{Phase, WorkspaceStatus};
 use serde_json::{Value, json};
 
-use crate::stage::{PATIENCE, Stage, told, until};
+use crate::stage::{Stage, told, until, until_found};
 
 /// Says a line before each write, and takes the lease of a dead one soon.
 const FLAGS: [&str; 5] = [
@@ -35,8 +34,6 @@ const FLAGS: [&str; 5] = [
     "--retry-period=250ms",
     "--namespaces=exams",
 ];
-/// How often a workspace is looked at that is waited for.
-const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// A stage whose controller of disk images runs, and the controller of workspaces, which is started, killed and started
 /// again.
@@ -73,12 +70,17 @@ impl Labs {
         self.controller.take().expect("a controller runs").kill().await.unwrap();
     }
 
-    /// Ends everything, after a look that neither account was refused for lack of a right: `is_other` are the refusals
-    /// that have another cause, such as a quota.
-    pub(super) async fn finish_but(mut self, is_other: impl Fn(&AuditEntry) -> bool) {
+    /// Asks it to end, if it runs, and waits: then its watches stand in the audit log too.
+    pub(super) async fn stop(&mut self) {
         if let Some(controller) = self.controller.take() {
             controller.stop().await.unwrap();
         }
+    }
+
+    /// Ends everything, after a look that neither account was refused for lack of a right: `is_other` are the refusals
+    /// that have another cause, such as a quota.
+    pub(super) async fn finish_but(mut self, is_other: impl Fn(&AuditEntry) -> bool) {
+        self.stop().await;
         let requests = self.requests(Mark::default());
         let lacking = requests.iter().filter(|entry| entry.is_forbidden() && !is_other(entry));
         let lacking: Vec<String> = lacking.map(told).collect();
@@ -160,20 +162,13 @@ impl Labs {
         what: &str,
         is_wanted: impl Fn(&WorkspaceStatus) -> bool,
     ) -> WorkspaceStatus {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
+        until_found(&format!("{name} is {what}"), async || {
             let workspace = self.workspaces().get(name).await.unwrap();
             let status = workspace.status.unwrap_or_default();
             let is_of_now = status.observed_generation == workspace.metadata.generation;
-            if is_of_now && is_wanted(&status) {
-                return status;
-            }
-            if Instant::now() > deadline {
-                let told = self.stage.told("default").await;
-                panic!("{name} did not become {what}: {}\n{told}", pretty(&status));
-            }
-            tokio::time::sleep(LOOK_AGAIN).await;
-        }
+            if is_of_now && is_wanted(&status) { Ok(status) } else { Err(pretty(&status)) }
+        })
+        .await
     }
 
     pub(super) async fn is(&self, name: &str, phase: Phase) -> WorkspaceStatus {

@@ -2,30 +2,25 @@
 //! is refused, and no right is granted that nothing shows the use of.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
-use std::sync::Arc;
 
-use image_server::{Content, ImageServer};
+use image_server::Content;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::Api;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{ListParams, Patch, PatchParams};
 use local_cluster::Options;
-use local_cluster::audit::{AuditEntry, service_account_user};
-use local_cluster::kubevirt::LAUNCHER_IMAGE;
-use local_cluster::node::{Image, Images};
+use local_cluster::audit::{AuditEntry, Mark};
 use local_cluster::storage::{IMMEDIATE_CLASS, SNAPSHOT_CLASS};
-use otctl::installation::{self, Controller, ControllerProcess, Launch};
 use otctl_kit::rbac::Rule;
-use otctl_types::Workspace;
-use otctl_types::names::{DEFAULT_NAMESPACE, OWNER_LABEL, WORKSPACE_CONTROLLER};
+use otctl_types::names::OWNER_LABEL;
 use otctl_types::workspace::Phase;
 use serde_json::{Value, json};
 use workspace_controller::rbac::RIGHTS;
 
 use super::LABS;
-use crate::stage::{Stage, told, until, well_behaved};
+use super::labs::Labs;
+use crate::stage::{until, well_behaved};
 
 /// More than a first look reads.
 const SIZE: u64 = 80 << 10;
@@ -67,44 +62,21 @@ const UNUSED: [(&str, &[Right]); 4] = [
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_workspace_lives_with_the_rights_of_its_controller_and_all_of_them_are_used() {
-    let mut stage = stage().await;
-    let _kubevirt = stage.cluster().install_kubevirt().await.unwrap();
-    installation::guard(&stage.client).await.unwrap();
-    stage.start_controller();
-    let program = PathBuf::from(env!("CARGO_BIN_EXE_otctl"));
-    let mut launch = Launch::of(Controller::Workspace, stage.cluster(), program).await.unwrap();
-    launch.environment = stage.environment();
-    let controller = ControllerProcess::start(&launch).unwrap();
-    live(&stage).await;
-    controller.stop().await.unwrap();
-
-    let user = service_account_user(DEFAULT_NAMESPACE, WORKSPACE_CONTROLLER);
-    let mut requests = stage.audit(Default::default());
-    requests.retain(|entry| entry.user == user);
-    let refused: Vec<String> = requests.iter().filter(|it| it.is_forbidden()).map(told).collect();
-    assert!(refused.is_empty(), "the account lacks rights:\n{}", refused.join("\n"));
-    expect_all_used(&requests);
-    stage.finish().await;
-}
-
-async fn stage() -> Stage {
-    let server = || Image::new([env!("CARGO_BIN_EXE_otctl"), "run-container"]);
-    let images = Images::none()
-        .with("example.com/web:1", server())
-        .with("example.com/web:2", server())
-        .with(LAUNCHER_IMAGE, server());
-    let options = Options { images, ..Options::default() };
-    let from = Arc::new(ImageServer::start().await.unwrap());
-    Stage::set_with(from, &[("concurrency", "1")], options).await
+    let mut labs = Labs::set(&[("concurrency", "1")], Options::default()).await;
+    let _kubevirt = labs.stage.cluster().install_kubevirt().await.unwrap();
+    labs.start();
+    live(&labs).await;
+    labs.stop().await;
+    expect_all_used(&labs.requests(Mark::default()));
+    labs.finish_but(|_| false).await;
 }
 
 /// From nothing to a machine and a container that run, through every kind of edit, and to nothing.
-async fn live(stage: &Stage) {
-    stage.server.add("debian", Content::generated(SIZE, 1));
-    stage.server.behave("debian", well_behaved()).unwrap();
-    let workspace: Workspace = serde_json::from_value(lab(&stage.server.url("debian"))).unwrap();
-    let lab = Lab { stage, workspaces: Api::all(stage.client.clone()) };
-    lab.workspaces.create(&PostParams::default(), &workspace).await.unwrap();
+async fn live(labs: &Labs) {
+    labs.stage.server.add("debian", Content::generated(SIZE, 1));
+    labs.stage.server.behave("debian", well_behaved()).unwrap();
+    labs.create("lab", lab(&labs.stage.server.url("debian"))).await;
+    let lab = Lab { labs };
     lab.is(Phase::Ready).await;
     lab.expect_put_right_by_hand().await;
     for spec in [
@@ -127,67 +99,41 @@ async fn live(stage: &Stage) {
     lab.edit(json!({"virtualMachines": []})).await;
     lab.has_no::<PersistentVolumeClaim>().await;
     until("the image is gone", async || {
-        stage.images().get_opt("debian").await.unwrap().is_none().then_some(())
+        labs.stage.images().get_opt("debian").await.unwrap().is_none().then_some(())
     })
     .await;
-    lab.workspaces.delete("lab", &DeleteParams::default()).await.unwrap();
-    until("the workspace is gone", async || {
-        lab.workspaces.get_opt("lab").await.unwrap().is_none().then_some(())
-    })
-    .await;
+    labs.delete("lab").await;
+    labs.is_gone("lab").await;
     lab.has_no::<Deployment>().await;
 }
 
 fn lab(url: &str) -> Value {
     json!({
-        "apiVersion": "pelotech.ot/v1alpha1", "kind": "Workspace",
-        "metadata": {"name": "lab"},
-        "spec": {
-            "virtualMachines": [{"name": "db", "spec": {
-                "VMDiskImageName": "debian",
-                "image": {
-                    "url": url, "sourceType": "http", "diskSize": "1Mi",
-                    "storageClass": IMMEDIATE_CLASS, "snapshotClass": SNAPSHOT_CLASS,
-                },
-                "instance": {"memory": "64Mi", "ports": [{"port": 5432}]},
-            }}],
-            "containers": [{"name": "web", "image": "example.com/web:1", "ports": [{"containerPort": 8080}]}],
-            "imageRetention": "Delete",
-        },
+        "virtualMachines": [{"name": "db", "spec": {
+            "VMDiskImageName": "debian",
+            "image": {
+                "url": url, "sourceType": "http", "diskSize": "1Mi",
+                "storageClass": IMMEDIATE_CLASS, "snapshotClass": SNAPSHOT_CLASS,
+            },
+            "instance": {"memory": "64Mi", "ports": [{"port": 5432}]},
+        }}],
+        "containers": [{"name": "web", "image": "example.com/web:1", "ports": [{"containerPort": 8080}]}],
+        "imageRetention": "Delete",
     })
 }
 
 struct Lab<'a> {
-    stage: &'a Stage,
-    workspaces: Api<Workspace>,
+    labs: &'a Labs,
 }
 
 impl Lab<'_> {
     async fn edit(&self, spec: Value) {
-        let patch = json!({"spec": spec});
-        let params = PatchParams::default();
-        self.workspaces.patch("lab", &params, &Patch::Merge(&patch)).await.unwrap();
+        self.labs.edit("lab", spec).await;
     }
 
     /// Waits until the workspace is so as it is asked for now.
     async fn is(&self, phase: Phase) {
-        let mut last = None;
-        let reached = tokio::time::timeout(crate::stage::PATIENCE, async {
-            loop {
-                let lab = self.workspaces.get("lab").await.unwrap();
-                let status = lab.status.unwrap_or_default();
-                let is_of_now = status.observed_generation == lab.metadata.generation;
-                if is_of_now && status.phase == Some(phase) {
-                    return;
-                }
-                last = Some(status);
-                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-            }
-        });
-        if reached.await.is_err() {
-            let told = self.stage.told("default").await;
-            panic!("it did not become {}: {last:#?}\n{told}", phase.as_str());
-        }
+        self.labs.is("lab", phase).await;
     }
 
     /// What was made for it, of a kind.
@@ -198,7 +144,7 @@ impl Lab<'_> {
             + std::fmt::Debug
             + serde::de::DeserializeOwned,
     {
-        let api: Api<K> = Api::namespaced(self.stage.client.clone(), LABS);
+        let api: Api<K> = Api::namespaced(self.labs.stage.client.clone(), LABS);
         let ours = ListParams::default().labels(OWNER_LABEL);
         let mut made = api.list(&ours).await.unwrap().items;
         made.retain(|it| it.meta().name.as_deref().unwrap_or_default().starts_with("lab--"));
@@ -218,7 +164,8 @@ impl Lab<'_> {
 
     /// Labels of a claim and of a machine are what else there is of ours that anybody may edit.
     async fn expect_put_right_by_hand(&self) {
-        let claims: Api<PersistentVolumeClaim> = Api::namespaced(self.stage.client.clone(), LABS);
+        let claims: Api<PersistentVolumeClaim> =
+            Api::namespaced(self.labs.stage.client.clone(), LABS);
         let claim = self.made::<PersistentVolumeClaim>().await.remove(0).metadata.name.unwrap();
         let patch = json!({"metadata": {"labels": {"pelotech.ot/entry": "another"}}});
         claims.patch(&claim, &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();

@@ -16,6 +16,7 @@ use super::Works;
 use super::write::{delete_as_seen, establish, stays};
 use crate::children;
 use crate::images::Disk;
+use crate::needs::owns;
 use crate::parts;
 
 impl Works<'_> {
@@ -40,9 +41,7 @@ impl Works<'_> {
         if !stays(&**image) || !children::image::is_made_by_workspace(image) {
             return None;
         }
-        let is_wanted = self.workspace.spec.image_retention == ImageRetention::Delete
-            || needs.doomed.contains(name);
-        match (is_wanted, self.has_share(image)) {
+        match (needs.takes_along(self.workspace, name), owns(self.workspace, image)) {
             // It uses no image that is another than it asks for.
             (true, false) => (!matches!(disk, Disk::Differs(_))).then(|| self.share(image)),
             (false, true) => Some(self.unshare(image, "its images are retained")),
@@ -60,11 +59,6 @@ impl Works<'_> {
         Some(establish(&image, "there is none of that name, and its entry says how it is made"))
     }
 
-    fn has_share(&self, image: &VMDiskImage) -> bool {
-        let uid = self.workspace.uid().unwrap_or_default();
-        image.owner_references().iter().any(|owner| owner.uid == uid)
-    }
-
     /// The image goes with the last of its owners. Who retains its images owns one as long as somebody else would take it
     /// along, and no longer. Everybody who uses it gets a share in this same write: were there a moment in which this
     /// workspace alone had one, the image would go with it under the hands of the others.
@@ -72,9 +66,7 @@ impl Works<'_> {
         let mut owners = image.owner_references().to_vec();
         owners.push(children::image::owner_reference(self.workspace));
         let others = self.observed.needs.users.get(&image.name_any()).into_iter().flatten();
-        owners.extend(
-            others.filter(|it| Some(&it.uid) != self.workspace.metadata.uid.as_ref()).cloned(),
-        );
+        owners.extend(others.cloned());
         own(image, owners, "it goes with the last workspace that uses it")
     }
 
