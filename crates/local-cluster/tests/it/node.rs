@@ -5,7 +5,7 @@ mod bench;
 use k8s_openapi::{
     api::{
         batch::v1::Job,
-        core::v1::{Event, Node, Pod, PodCondition, Secret},
+        core::v1::{Event, Node, Pod, PodCondition, Secret, Taint},
     },
     apimachinery::pkg::apis::meta::v1::Time,
 };
@@ -304,13 +304,23 @@ async fn a_pod_of_a_dead_node_goes_once_somebody_says_that_the_node_is_out_of_se
     assert!(!is_running(pid));
     assert_eq!(status(&pod).phase.as_deref(), Some("Running"), "nobody knows");
 
-    let nodes: Api<Node> = Api::all(bench.client());
-    let mut node = nodes.get(&bench.namespace).await.unwrap();
-    let taint = json!({"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"});
-    let taints = node.spec.get_or_insert_default().taints.get_or_insert_default();
-    taints.push(serde_json::from_value(taint).unwrap());
-    nodes.replace(&bench.namespace, &PostParams::default(), &node).await.unwrap();
+    taint_as_out_of_service(&bench).await;
     until(&bench.pods(), "p", gone()).await;
+}
+
+/// Again for as long as others write the node at the same time.
+async fn taint_as_out_of_service(bench: &Workbench) {
+    let nodes: Api<Node> = Api::all(bench.client());
+    let taint = json!({"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"});
+    let taint: Taint = serde_json::from_value(taint).unwrap();
+    loop {
+        let mut node = nodes.get(&bench.namespace).await.unwrap();
+        node.spec.get_or_insert_default().taints.get_or_insert_default().push(taint.clone());
+        match nodes.replace(&bench.namespace, &PostParams::default(), &node).await {
+            Err(kube::Error::Api(status)) if status.is_conflict() => {}
+            answer => return drop(answer.unwrap()),
+        }
+    }
 }
 
 #[tokio::test]

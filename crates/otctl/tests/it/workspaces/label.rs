@@ -87,9 +87,16 @@ async fn expect_kept(stranger: &Client, carrier: &Carrier, labelled: &DynamicObj
     let changed = change(stranger, labelled, &note("patched")).await.unwrap();
     assert_eq!(carrier.label(&changed), Some("u-1"), "{}", carrier.kind);
     let api = api(stranger, labelled);
-    let mut whole = api.get(&labelled.name_any()).await.unwrap();
-    whole.annotations_mut().insert("note".to_owned(), "replaced".to_owned());
-    api.replace(&labelled.name_any(), &PostParams::default(), &whole).await.unwrap();
+    // Its own controller writes its status meanwhile.
+    until("the whole object is written", async || {
+        let mut whole = api.get(&labelled.name_any()).await.unwrap();
+        whole.annotations_mut().insert("note".to_owned(), "replaced".to_owned());
+        match api.replace(&labelled.name_any(), &PostParams::default(), &whole).await {
+            Err(kube::Error::Api(status)) if status.is_conflict() => None,
+            answer => Some(answer.unwrap()),
+        }
+    })
+    .await;
     let applied = json!({
         "apiVersion": carrier.version, "kind": carrier.kind,
         "metadata": {"name": labelled.name_any(), "annotations": {"another": "applied"}},
