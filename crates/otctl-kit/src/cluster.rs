@@ -51,6 +51,17 @@ pub enum Request {
         /// The patch, `metadata.resourceVersion` included.
         patch: Value,
     },
+    /// JSON patch that takes places out of an object, whoever set them.
+    Strip {
+        /// Which object.
+        target: Target,
+        /// UID precondition.
+        uid: String,
+        /// resourceVersion precondition.
+        resource_version: String,
+        /// JSON pointers, taken out in this order.
+        places: Vec<String>,
+    },
     /// Merge patch of the status subresource; the patch carries the resourceVersion.
     PatchStatus {
         /// Whose status.
@@ -85,6 +96,7 @@ impl Request {
             Self::Get(target)
             | Self::Patch { target, .. }
             | Self::PatchStatus { target, .. }
+            | Self::Strip { target, .. }
             | Self::Delete { target, .. } => Some(&target.resource.kind),
             Self::List { resource, .. } => Some(&resource.kind),
             Self::Create(object)
@@ -102,7 +114,9 @@ impl Request {
             Self::Get(_) => "get",
             Self::List { .. } => "list",
             Self::Create(_) => "create",
-            Self::Apply(_) | Self::Patch { .. } | Self::PatchStatus { .. } => "patch",
+            Self::Apply(_) | Self::Patch { .. } | Self::PatchStatus { .. } | Self::Strip { .. } => {
+                "patch"
+            }
             Self::Replace(_) | Self::ReplaceStatus(_) => "update",
             Self::Delete { .. } => "delete",
         }

@@ -164,7 +164,9 @@ impl Step<'_> {
                 Action::Remember(_) | Action::Swap(_) | Action::Finalize(_) => {
                     subject.map(|subject| subject.target.clone())
                 }
-                Action::Mark { target, .. } | Action::Delete { target, .. } => Some(target.clone()),
+                Action::Mark { target, .. }
+                | Action::Strip { target, .. }
+                | Action::Delete { target, .. } => Some(target.clone()),
                 Action::Ensure(object)
                 | Action::Create(object)
                 | Action::Establish(object)
@@ -196,6 +198,7 @@ fn status_step<S: Serialize>(subject: Option<&Subject>, plan: &Plan<S>) -> Optio
         | Action::Create(_)
         | Action::Establish(_)
         | Action::Apply(_)
+        | Action::Strip { .. }
         | Action::Delete { .. } => None,
     });
     let before = before.or(subject.map(|subject| &subject.status)).unwrap_or(&Value::Null);

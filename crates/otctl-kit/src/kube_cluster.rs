@@ -16,6 +16,7 @@ use kube::client::Body;
 use kube::core::{ApiResource, DynamicObject, Request as Builder, TypeMeta};
 use kube::{Client, Config, Resource};
 use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use self::answer::HttpAnswer;
@@ -147,6 +148,11 @@ impl KubeCluster {
             Request::Patch { target, patch } => {
                 let (path, patch) = (path_of(&target), Patch::Merge(&patch));
                 self.object(call, path.patch(&target.name, &self.patches(), &patch)).await
+            }
+            Request::Strip { target, uid, resource_version, places } => {
+                let patch = stripping(&uid, &resource_version, &places)?;
+                let request = path_of(&target).patch(&target.name, &self.patches(), &patch);
+                self.object(call, request).await
             }
             Request::PatchStatus { target, patch } => {
                 let (path, patch) = (path_of(&target), Patch::Merge(&patch));
@@ -288,6 +294,18 @@ fn parts(object: &DynamicObject) -> Result<(Builder, String, Vec<u8>), ApiError>
     let body = serde_json::to_vec(object)
         .map_err(|error| ApiError::Invalid { detail: error.to_string() })?;
     Ok((path_of(&target), target.name, body))
+}
+
+/// Its uid and version are set to what they are: if they are not, that is a conflict, where a test that fails would be an
+/// invalid patch.
+fn stripping(uid: &str, resource_version: &str, places: &[String]) -> Result<Patch<()>, ApiError> {
+    let guards = [("/metadata/uid", uid), ("/metadata/resourceVersion", resource_version)];
+    let guards = guards.map(|(path, value)| json!({"op": "replace", "path": path, "value": value}));
+    let removals = places.iter().map(|place| json!({"op": "remove", "path": place}));
+    let steps = guards.into_iter().chain(removals).collect();
+    serde_json::from_value(Value::Array(steps))
+        .map(Patch::Json)
+        .map_err(|error| ApiError::Invalid { detail: error.to_string() })
 }
 
 fn delete_params(

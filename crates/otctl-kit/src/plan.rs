@@ -87,6 +87,19 @@ pub enum Action {
     /// Carries its `metadata.uid`, and its resourceVersion where what is applied
     /// rests on what else the object holds.
     Apply(Box<DynamicObject>),
+    /// Places of an object that was read and is ours, taken out whoever set them: what an apply would put beside them is
+    /// refused. By JSON patch, so that nothing else of the object is said; guarded by its version, since places in a list
+    /// are numbers.
+    Strip {
+        /// What to take them out of.
+        target: Target,
+        /// UID of the object that was read.
+        uid: String,
+        /// The resourceVersion that was observed.
+        resource_version: String,
+        /// JSON pointers, taken out in this order: of a list the last place first.
+        places: Vec<String>,
+    },
     /// DELETE with the UID as precondition, and the resourceVersion too if one is given.
     Delete {
         /// What to delete.
@@ -159,6 +172,9 @@ impl fmt::Display for Write {
             Action::Create(object) => write!(f, "create {}", Target::of(object))?,
             Action::Establish(object) => write!(f, "make {}", Target::of(object))?,
             Action::Apply(object) => write!(f, "apply {}", Target::of(object))?,
+            Action::Strip { target, places, .. } => {
+                write!(f, "strip {target} of {}", places.join(", "))?
+            }
             Action::Delete { target, .. } => write!(f, "delete {target}")?,
         }
         write!(f, " because {}", self.because)

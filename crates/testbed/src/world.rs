@@ -12,6 +12,7 @@ mod kubelet;
 mod namespaces;
 mod objects;
 mod requests;
+mod schema;
 mod snapshots;
 mod volumes;
 mod workloads;

@@ -17,7 +17,7 @@
 //! A field that an entry does not ask for any more is missing in what is to be applied, and tells nothing there. The
 //! annotation `pelotech.ot/revision` of a child does: it is a hash of what it was made from.
 //!
-//! What an apply cannot put right is [`stuck`]: it has to be made anew.
+//! What an apply cannot put right is [`stuck`]: something is taken out of it first, or it is made anew.
 //!
 //! How lists and maps are compared is how the API server merges them (`RULES`): by the keys of their items, or whole.
 
@@ -29,7 +29,7 @@ use kube::core::{DynamicObject, ObjectMeta};
 use otctl_types::names::REVISION_ANNOTATION;
 use serde_json::{Map, Value, json};
 
-pub use self::stuck::stuck;
+pub use self::stuck::{Stuck, stuck};
 
 /// Metadata that is owned. Name and namespace say which object it is.
 const METADATA: [&str; 3] = ["labels", "annotations", "ownerReferences"];

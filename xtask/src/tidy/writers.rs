@@ -4,7 +4,7 @@ use super::Problems;
 use crate::repository::Source;
 
 /// What a write is made of: the client's parameters, and the kit's own requests.
-const TOKENS: [&str; 9] = [
+const TOKENS: [&str; 10] = [
     "PostParams",
     "PatchParams",
     "DeleteParams",
@@ -12,6 +12,7 @@ const TOKENS: [&str; 9] = [
     "Request::Apply",
     "Request::Replace",
     "Request::PatchStatus",
+    "Request::Strip",
     "Request::Delete",
     "replace_status(",
 ];

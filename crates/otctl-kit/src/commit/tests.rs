@@ -63,6 +63,9 @@ fn line(request: &Request) -> String {
         Request::ReplaceStatus(_) => "replace status".to_owned(),
         Request::Patch { target, .. } => format!("patch {target}"),
         Request::PatchStatus { target, .. } => format!("patch status of {target}"),
+        Request::Strip { target, resource_version, places, .. } => {
+            format!("strip {target} at {resource_version} of {places:?}")
+        }
         Request::Delete { target, .. } => format!("delete {target}"),
     }
 }
@@ -331,6 +334,25 @@ async fn a_mark_is_guarded_by_the_version_of_the_object_it_marks() {
         cluster.patch(0),
         json!({"metadata": {"resourceVersion": "4"}, "status": {"ticket": "9"}})
     );
+}
+
+#[tokio::test]
+async fn what_is_stripped_is_stripped_of_what_was_read() {
+    let strip = || Action::Strip {
+        target: Target::new::<ConfigMap>(Some("lab"), "b"),
+        uid: "u-2".to_owned(),
+        resource_version: "4".to_owned(),
+        places: vec!["/data/b".to_owned(), "/data/a".to_owned()],
+    };
+    let cluster = Scripted::default();
+    run(&cluster, &plan(vec![write(strip())], None)).await.unwrap();
+    assert_eq!(cluster.asked()[0], "strip ConfigMap lab/b at 4 of [\"/data/b\", \"/data/a\"]");
+    let changed = Scripted::new([Err(conflict())]);
+    let cause = fail(&changed, &plan(vec![write(strip())], None)).await;
+    assert!(matches!(cause, WriteError::Refused(ApiError::Conflict { .. })), "{cause:?}");
+    let gone = Scripted::new([Err(not_found())]);
+    let cause = fail(&gone, &plan(vec![write(strip())], None)).await;
+    assert!(matches!(cause, WriteError::Refused(ApiError::Conflict { .. })), "{cause:?}");
 }
 
 #[tokio::test]

@@ -84,6 +84,16 @@ impl<'a> Writer<'a> {
                 let guard = version.fold(guard, |guard, version| guard.version(version));
                 self.change(Request::Apply(object.clone()), guard).await
             }
+            Action::Strip { target, uid, resource_version, places } => {
+                let request = Request::Strip {
+                    target: target.clone(),
+                    uid: uid.clone(),
+                    resource_version: resource_version.clone(),
+                    places: places.clone(),
+                };
+                let guard = Guard::of(target).uid(uid).version(resource_version);
+                self.change(request, guard).await
+            }
             Action::Delete { target, uid, resource_version, propagation } => {
                 let request = Request::Delete {
                     target: target.clone(),

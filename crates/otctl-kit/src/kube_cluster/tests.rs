@@ -113,6 +113,25 @@ async fn each_write_has_its_verb_its_path_and_our_name() {
 }
 
 #[tokio::test]
+async fn what_is_stripped_goes_by_its_place_and_at_its_version_alone() {
+    let (uid, resource_version) = ("u-1".to_owned(), "5".to_owned());
+    let places = vec!["/spec/ports/1".to_owned(), "/spec/ports/0".to_owned()];
+    let request = Request::Strip { target: target(), uid, resource_version, places };
+    let (line, content, body) = Server::sent(request).await;
+    assert_eq!(
+        (line, content.as_str()),
+        (format!("PATCH {JOBS}/a?&{MANAGER}"), "application/json-patch+json")
+    );
+    let want = json!([
+        {"op": "replace", "path": "/metadata/uid", "value": "u-1"},
+        {"op": "replace", "path": "/metadata/resourceVersion", "value": "5"},
+        {"op": "remove", "path": "/spec/ports/1"},
+        {"op": "remove", "path": "/spec/ports/0"},
+    ]);
+    assert_eq!(body, want);
+}
+
+#[tokio::test]
 async fn a_deletion_carries_its_preconditions() {
     let resource_version = Some("5".to_owned());
     let propagation = Propagation::Foreground;

@@ -143,6 +143,10 @@ fn lint_action(action: &Action, subject: Option<&Subject>) -> Option<String> {
         }
         Action::Create(object) | Action::Establish(object) => lint_create(object, subject),
         Action::Apply(object) => lint_apply(object),
+        Action::Strip { uid, resource_version, places, .. } => {
+            let is_vague = uid.is_empty() || resource_version.is_empty() || places.is_empty();
+            is_vague.then(|| "strips without a UID, a resourceVersion or a place".to_owned())
+        }
         Action::Delete { uid, .. } => uid.is_empty().then(|| "deletes without a UID".to_owned()),
     }
 }
@@ -221,7 +225,9 @@ fn lint_order<S>(plan: &Plan<S>) -> Vec<String> {
         | Action::Establish(object)
         | Action::Apply(object)
         | Action::Ensure(object) => Some(Target::of(object).to_string()),
-        Action::Delete { target, .. } | Action::Mark { target, .. } => Some(target.to_string()),
+        Action::Delete { target, .. }
+        | Action::Strip { target, .. }
+        | Action::Mark { target, .. } => Some(target.to_string()),
         Action::Remember(_) | Action::Swap(_) | Action::Finalize(_) => None,
     });
     for target in targets {

@@ -100,6 +100,21 @@ fn marks_are_guarded_and_of_others() {
 }
 
 #[test]
+fn what_is_stripped_was_read() {
+    let strip = |uid: &str, version: &str, places: &[&str]| Action::Strip {
+        target: Target::new::<VMDiskImage>(Some("lab"), "b"),
+        uid: uid.to_owned(),
+        resource_version: version.to_owned(),
+        places: places.iter().map(|&place| place.to_owned()).collect(),
+    };
+    check(&plan([strip("u", "7", &["/a"])]), "");
+    check(&plan([strip("", "7", &["/a"])]), "without a UID");
+    check(&plan([strip("u", "", &["/a"])]), "without a UID");
+    check(&plan([strip("u", "7", &[])]), "without a UID");
+    check(&plan([strip("u", "7", &["/a"]), strip("u", "7", &["/a"])]), "twice");
+}
+
+#[test]
 fn the_order_of_writes_is_sound() {
     let memory = json!({"lastAttempt": 1});
     check(&plan([delete("u"), Action::Swap(memory.clone())]), "swaps after another write");

@@ -108,7 +108,9 @@ impl From<&Request> for Call {
             Request::Apply(object) => of(Verb::Apply, "", &Target::of(object)),
             Request::Replace(object) => of(Verb::Update, "", &Target::of(object)),
             Request::ReplaceStatus(object) => of(Verb::Update, "status", &Target::of(object)),
-            Request::Patch { target, .. } => of(Verb::Patch, "", target),
+            Request::Patch { target, .. } | Request::Strip { target, .. } => {
+                of(Verb::Patch, "", target)
+            }
             Request::PatchStatus { target, .. } => of(Verb::Patch, "status", target),
             Request::Delete { target, .. } => of(Verb::Delete, "", target),
         }

@@ -5,9 +5,9 @@
 use otctl_kit::cluster::{Answer, ApiError};
 use serde_json::{Map, Value, json};
 
-use super::Verb;
 use super::objects::{State, id_of};
 use super::requests::{check_preconditions, conflict, create, read};
+use super::{Verb, schema};
 use crate::json::{items, list, map, text, uid};
 
 /// Lists that are merged: a kind (empty: every one), where, and the fields that tell items apart; none where the items
@@ -50,10 +50,12 @@ pub(super) fn apply(state: &mut State, object: &Value) -> Result<Answer, ApiErro
     };
     check_preconditions(&id, held, &object["metadata"])?;
     let (of, mut merged) = (uid(held).to_owned(), held.clone());
-    let before = state.applied.insert(of.clone(), given.clone()).unwrap_or_default();
+    let before = state.applied.get(&of).cloned().unwrap_or_default();
     let place = Place { kind: id.kind.clone(), path: String::new() };
     place.forget(&mut merged, &before, &given);
     place.merge(&mut merged, &given);
+    schema::check(&id, Some(held), &merged)?;
+    state.applied.insert(of.clone(), given);
     let updated = state.update(&id, merged, Verb::Applied);
     if state.get(&id).is_none() {
         state.applied.remove(&of);
@@ -169,7 +171,7 @@ fn key_of(item: &Value, key: &str) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use otctl_kit::cluster::Request;
+    use otctl_kit::cluster::{Request, Target};
 
     use super::*;
     use crate::builders::key;
@@ -224,6 +226,38 @@ mod tests {
         send(&world, deployment(&json!([]), &named)).unwrap();
         let ports = container(&world)[0]["ports"].clone();
         assert_eq!(ports, json!([{"containerPort": 53, "protocol": "TCP", "name": "dns"}]));
+    }
+
+    #[test]
+    fn a_name_that_another_port_has_is_refused_until_that_port_is_taken_out() {
+        let world = World::new(&VirtualClock::default());
+        let port =
+            |number: u16| json!([{"containerPort": number, "protocol": "TCP", "name": "http"}]);
+        let wanted = deployment(&json!([]), &port(80));
+        send(&world, wanted.clone()).unwrap();
+        world.edit("Deployment", &key("labs/a"), |it| {
+            it["spec"]["template"]["spec"]["containers"][0]["ports"] = port(81);
+        });
+        let before = world.get("Deployment", &key("labs/a")).unwrap();
+        let refused = send(&world, wanted.clone()).unwrap_err();
+        assert!(refused.to_string().contains("ports[1].name: Duplicate value"), "{refused}");
+        assert_eq!(world.get("Deployment", &key("labs/a")).unwrap(), before);
+        let place = "/spec/template/spec/containers/0/ports/0".to_owned();
+        let metadata = &before["metadata"];
+        let strip = |version: &str, place: &str| Request::Strip {
+            target: Target::new::<k8s_openapi::api::apps::v1::Deployment>(Some("labs"), "a"),
+            uid: uid(&before).to_owned(),
+            resource_version: version.to_owned(),
+            places: vec![place.to_owned()],
+        };
+        let version = text(&metadata["resourceVersion"]);
+        let old = world.request("controller", strip("1", &place));
+        assert!(matches!(old, Err(ApiError::Conflict { .. })), "{old:?}");
+        let nowhere = world.request("controller", strip(version, "/spec/none"));
+        assert!(matches!(nowhere, Err(ApiError::Invalid { .. })), "{nowhere:?}");
+        world.request("controller", strip(version, &place)).unwrap();
+        send(&world, wanted).unwrap();
+        assert_eq!(container(&world)[0]["ports"], port(80));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use otctl_kit::store::Key;
 use serde_json::{Value, json};
 
 use super::objects::{State, id_of};
-use super::{Id, Verb, apply, namespaces};
+use super::{Id, Verb, apply, namespaces, schema};
 use crate::json::{map, merge, text};
 
 pub(super) fn answer(state: &mut State, request: Request) -> Result<Answer, ApiError> {
@@ -21,6 +21,10 @@ pub(super) fn answer(state: &mut State, request: Request) -> Result<Answer, ApiE
         Request::Replace(object) => replace(state, sent(&object)),
         Request::ReplaceStatus(object) => replace_status(state, &sent(&object)),
         Request::Patch { target, patch } => self::patch(state, &target, &patch),
+        Request::Strip { target, uid, resource_version, places } => {
+            let preconditions = json!({"uid": uid, "resourceVersion": resource_version});
+            strip(state, &target, &preconditions, &places)
+        }
         Request::PatchStatus { target, patch } => patch_status(state, &target, &patch),
         Request::Delete { target, uid, resource_version, propagation } => {
             let preconditions = json!({"uid": uid, "resourceVersion": resource_version});
@@ -84,6 +88,7 @@ pub(super) fn create(state: &mut State, mut object: Value) -> Result<Answer, Api
         return Err(ApiError::AlreadyExists);
     }
     namespaces::admit(state, &id)?;
+    schema::check(&id, None, &object)?;
     map(&mut object).remove("status");
     read(&state.insert(id, object))
 }
@@ -125,6 +130,37 @@ fn patch(state: &mut State, target: &Target, patch: &Value) -> Result<Answer, Ap
     map(&mut given).remove("status");
     merge(&mut next, &given);
     read(&state.update(&id, next, Verb::Update))
+}
+
+/// A place that is not there makes the patch invalid.
+fn strip(
+    state: &mut State,
+    target: &Target,
+    preconditions: &Value,
+    places: &[String],
+) -> Result<Answer, ApiError> {
+    let id = id_of_target(target);
+    let held = state.get(&id).ok_or_else(|| not_found(&id))?;
+    check_preconditions(&id, held, preconditions)?;
+    let mut next = held.clone();
+    for place in places {
+        take_out(&mut next, place)
+            .ok_or_else(|| ApiError::Invalid { detail: format!("{id} has no {place}") })?;
+    }
+    schema::check(&id, Some(held), &next)?;
+    read(&state.update(&id, next, Verb::Update))
+}
+
+fn take_out(object: &mut Value, place: &str) -> Option<Value> {
+    let (parent, last) = place.rsplit_once('/')?;
+    match object.pointer_mut(parent)? {
+        Value::Array(items) => {
+            let at = last.parse().ok().filter(|at| *at < items.len())?;
+            Some(items.remove(at))
+        }
+        Value::Object(fields) => fields.remove(last),
+        _ => None,
+    }
 }
 
 /// Only status is taken from the patch. Its resourceVersion is a precondition; its uid is ignored, as the API server

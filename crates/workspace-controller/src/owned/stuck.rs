@@ -1,33 +1,55 @@
-//! What no apply can repair. The API server would refuse it, and has to, so the child is made anew.
+//! What no apply can repair, since the API server would refuse it, and what helps.
 
 use kube::core::DynamicObject;
 use serde_json::Value;
 
-/// Where `observed` cannot be changed into `desired`: the path of the field. A Service with an address cannot become one
-/// without, nor the other way round; and where somebody has moved one of our ports to another number, its name is taken
-/// when ours is put back beside it.
-pub fn stuck(desired: &DynamicObject, observed: &DynamicObject) -> Option<String> {
+/// What keeps an apply from making of an object what it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stuck {
+    /// These ports have names that others of ours are to have: JSON pointers, the last one first. Without them an apply
+    /// goes through, and what runs goes on: pods that are rolled stay until new ones are ready, and a Service keeps its
+    /// address.
+    Ports(Vec<String>),
+    /// Nothing that can be taken out of it. It is made anew.
+    Whole,
+}
+
+/// Why `observed` cannot be changed into `desired` by an apply; none when it can. A Service with an address cannot become
+/// one without, nor the other way round. Where somebody has moved one of our ports to another number, its name is taken when
+/// ours is put back beside it: what somebody else has set no apply takes away. Which port is ours of an earlier spec, and
+/// would go in the same apply, cannot be told from one that was moved, so it is taken out as well.
+pub fn stuck(desired: &DynamicObject, observed: &DynamicObject) -> Option<Stuck> {
     let kind = desired.types.as_ref().map(|types| types.kind.as_str());
     let (desired, observed) = (&desired.data["spec"], &observed.data["spec"]);
     match kind {
-        Some("Service") if is_headless(desired) != is_headless(observed) => {
-            Some("spec.clusterIP".to_owned())
-        }
-        Some("Service") => {
-            taken(&desired["ports"], &observed["ports"], "port").map(|name| path("spec", &name))
-        }
-        Some("Deployment") => containers(desired).iter().find_map(|container| {
-            let same = containers(observed).iter().find(|it| it["name"] == container["name"])?;
-            let name = taken(&container["ports"], &same["ports"], "containerPort")?;
-            let container = container["name"].as_str().unwrap_or_default();
-            Some(path(&format!("spec.template.spec.containers[{container}]"), &name))
-        }),
+        Some("Service") if is_headless(desired) != is_headless(observed) => Some(Stuck::Whole),
+        Some("Service") => of_service(&desired["ports"], &observed["ports"]),
+        Some("Deployment") => of_deployment(containers(desired), containers(observed)),
         Some(_) | None => None,
     }
 }
 
-fn path(place: &str, name: &str) -> String {
-    format!("{place}.ports[{name}]")
+/// A Service must keep one port.
+fn of_service(desired: &Value, observed: &Value) -> Option<Stuck> {
+    let moved = moved(desired, observed, "port");
+    let leaves_some = moved.len() < items(observed).len();
+    let places = moved.iter().map(|at| format!("/spec/ports/{at}")).collect();
+    match moved.is_empty() {
+        true => None,
+        false if leaves_some => Some(Stuck::Ports(places)),
+        false => Some(Stuck::Whole),
+    }
+}
+
+fn of_deployment(desired: &[Value], observed: &[Value]) -> Option<Stuck> {
+    let places = observed.iter().enumerate().flat_map(|(number, container)| {
+        let wanted = desired.iter().find(|it| it["name"] == container["name"]);
+        let wanted = wanted.map(|it| moved(&it["ports"], &container["ports"], "containerPort"));
+        let path = move |at| format!("/spec/template/spec/containers/{number}/ports/{at}");
+        wanted.unwrap_or_default().into_iter().map(path)
+    });
+    let places: Vec<_> = places.collect();
+    (!places.is_empty()).then_some(Stuck::Ports(places))
 }
 
 fn is_headless(service: &Value) -> bool {
@@ -42,12 +64,14 @@ fn items(list: &Value) -> &[Value] {
     list.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// The name of one of `desired` that another port of `observed` has. One that is asked for by its number is put right.
-fn taken(desired: &Value, observed: &Value, number: &str) -> Option<String> {
+/// Where in `observed` ports are that have a name of one of `desired`, the last one first. One that is asked for by its
+/// number is put right.
+fn moved(desired: &Value, observed: &Value, number: &str) -> Vec<usize> {
     let key = |port: &Value| (port[number].clone(), port["protocol"].clone());
     let is_asked_for = |port: &Value| items(desired).iter().any(|it| key(it) == key(port));
-    let others = items(observed).iter().filter(|port| !is_asked_for(port));
-    let mut names = others.filter_map(|port| port["name"].as_str());
-    let name = names.find(|name| items(desired).iter().any(|it| it["name"] == **name))?;
-    Some(name.to_owned())
+    let is_named = |port: &Value| {
+        port["name"].is_string() && items(desired).iter().any(|it| it["name"] == port["name"])
+    };
+    let ports = items(observed).iter().enumerate().rev();
+    ports.filter(|(_, port)| !is_asked_for(port) && is_named(port)).map(|(at, _)| at).collect()
 }

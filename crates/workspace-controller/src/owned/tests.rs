@@ -243,37 +243,68 @@ fn a_rule_of_one_kind_is_none_of_another() {
 }
 
 #[track_caller]
-fn check_stuck(kind: &str, desired: &Value, observed: &Value, expected: Option<&str>) {
+fn check_stuck(kind: &str, desired: &Value, observed: &Value, expected: Option<&Stuck>) {
     let found = stuck(&object(kind, desired), &object(kind, observed));
-    assert_eq!(found.as_deref(), expected, "{desired} {observed}");
+    assert_eq!(found.as_ref(), expected, "{desired} {observed}");
+}
+
+fn ports(places: &[&str]) -> Stuck {
+    Stuck::Ports(places.iter().map(|&place| place.to_owned()).collect())
+}
+
+fn port(field: &str, number: u16, name: &str) -> Value {
+    json!({field: number, "protocol": "TCP", "name": name})
 }
 
 #[test]
-fn a_port_that_was_moved_keeps_ours_from_coming_back() {
-    let port = |field: &str, number: u16, name: &str| json!({field: number, "protocol": "TCP", "name": name});
-    let service = |number, name: &str| json!({"spec": {"ports": [port("port", number, name)]}});
-    let deployment = |number, name: &str| {
-        let container = json!({"name": "api", "ports": [port("containerPort", number, name)]});
-        json!({"spec": {"template": {"spec": {"containers": [{"name": "mesh"}, container]}}}})
+fn a_port_of_a_service_that_was_moved_is_taken_out_unless_it_is_the_only_one() {
+    let service = |all: &[(u16, &str)]| {
+        let ports = all.iter().map(|(number, name)| port("port", *number, name));
+        json!({"spec": {"ports": ports.collect::<Vec<_>>()}})
     };
-    let moved = Some("spec.ports[http]");
-    check_stuck("Service", &service(80, "http"), &service(81, "http"), moved);
-    check_stuck("Service", &service(80, "http"), &service(80, "other"), None);
-    check_stuck("Service", &service(80, "http"), &service(81, "other"), None);
-    check_stuck("Service", &service(80, "http"), &service(80, "http"), None);
-    let moved = Some("spec.template.spec.containers[api].ports[http]");
-    check_stuck("Deployment", &deployment(80, "http"), &deployment(81, "http"), moved);
-    check_stuck("Deployment", &deployment(80, "http"), &deployment(80, "http"), None);
-    check_stuck("Deployment", &deployment(80, "http"), &json!({}), None);
-    check_stuck("NetworkPolicy", &service(80, "http"), &service(81, "http"), None);
+    let (http, both) = (service(&[(80, "http")]), service(&[(80, "http"), (90, "metrics")]));
+    check_stuck("Service", &http, &service(&[(81, "http")]), Some(&Stuck::Whole));
+    check_stuck("Service", &http, &service(&[(80, "other")]), None);
+    check_stuck("Service", &http, &service(&[(81, "other")]), None);
+    check_stuck("Service", &http, &http, None);
+    let one = ports(&["/spec/ports/1"]);
+    check_stuck("Service", &both, &service(&[(80, "http"), (91, "metrics")]), Some(&one));
+    check_stuck("Service", &http, &service(&[(7, "theirs"), (81, "http")]), Some(&one));
+    let swapped = service(&[(80, "metrics"), (90, "http")]);
+    check_stuck("Service", &both, &swapped, None);
+    let all = service(&[(81, "http"), (91, "metrics")]);
+    check_stuck("Service", &both, &all, Some(&Stuck::Whole));
+    let theirs = service(&[(81, "http"), (91, "metrics"), (7, "theirs")]);
+    check_stuck("Service", &both, &theirs, Some(&ports(&["/spec/ports/1", "/spec/ports/0"])));
+    check_stuck("NetworkPolicy", &http, &service(&[(81, "http")]), None);
+}
+
+#[test]
+fn ports_of_a_container_that_were_moved_are_taken_out_and_nothing_else_of_its_pods() {
+    let deployment = |all: &[(u16, &str)]| {
+        let ports = all.iter().map(|(number, name)| port("containerPort", *number, name));
+        let api = json!({"name": "api", "ports": ports.collect::<Vec<_>>()});
+        let mesh = json!({"name": "mesh", "ports": [port("containerPort", 15_000, "http")]});
+        json!({"spec": {"template": {"spec": {"containers": [mesh, api]}}}})
+    };
+    let http = deployment(&[(80, "http")]);
+    let place = |at: u8| format!("/spec/template/spec/containers/1/ports/{at}");
+    let one = ports(&[&place(0)]);
+    check_stuck("Deployment", &http, &deployment(&[(81, "http")]), Some(&one));
+    check_stuck("Deployment", &http, &deployment(&[(81, "http"), (80, "web")]), Some(&one));
+    check_stuck("Deployment", &http, &http, None);
+    check_stuck("Deployment", &http, &json!({}), None);
+    let both = deployment(&[(80, "http"), (90, "metrics")]);
+    let moved = deployment(&[(81, "http"), (91, "metrics")]);
+    check_stuck("Deployment", &both, &moved, Some(&ports(&[&place(1), &place(0)])));
 }
 
 #[test]
 fn an_address_is_neither_lost_nor_found() {
     let service = |address: Value| json!({"spec": {"clusterIP": address}});
-    let path = Some("spec.clusterIP");
-    check_stuck("Service", &service(json!("None")), &service(json!("10.96.0.1")), path);
-    check_stuck("Service", &service(Value::Null), &service(json!("None")), path);
+    let whole = Some(&Stuck::Whole);
+    check_stuck("Service", &service(json!("None")), &service(json!("10.96.0.1")), whole);
+    check_stuck("Service", &service(Value::Null), &service(json!("None")), whole);
     check_stuck("Service", &service(Value::Null), &service(json!("10.96.0.1")), None);
     check_stuck("Service", &service(json!("None")), &service(json!("None")), None);
 }

@@ -227,6 +227,7 @@ fn making(writes: &[Write]) -> Names {
         | Action::Apply(_)
         | Action::Delete { .. } => None,
     });
+        | Action::Strip { .. }
     made.map(|target| (target.resource.kind, target.name)).collect()
 }
 

@@ -261,6 +261,10 @@ pub fn is_new(write: &Write) -> bool {
 /// The Deployments and machines that are another thing after these writes: what they say of themselves is about
 /// what they were.
 pub fn changing(observed: &Observed, writes: &[Write]) -> Names {
+    let stripped = writes.iter().filter_map(|write| match &write.action {
+        Action::Strip { target, .. } => Some(target.clone()),
+        _ => None,
+    });
     let applied = writes.iter().filter_map(|write| match &write.action {
         Action::Apply(object) => Some(&**object),
         _ => None,
@@ -272,7 +276,7 @@ pub fn changing(observed: &Observed, writes: &[Write]) -> Names {
         let mut found = deployments.chain(machines).filter(|(_, it)| it.types == object.types);
         found.any(|(found, seen)| found == name && owned::changes(object, &seen))
     };
-    let changed = applied.filter(is_another).map(Target::of);
+    let changed = applied.filter(is_another).map(Target::of).chain(stripped);
     changed.map(|target| (target.resource.kind, target.name)).collect()
 }
 

@@ -8,7 +8,7 @@ use kube::core::DynamicObject;
 use kube::runtime::wait::await_condition;
 use otctl_kit::cluster::ApiError;
 use serde_json::json;
-use workspace_controller::owned::{differs, stuck};
+use workspace_controller::owned::{Stuck, differs, stuck};
 
 use crate::edits::{self, Edit};
 use crate::stage::Stage;
@@ -133,27 +133,55 @@ async fn a_field_that_is_not_asked_for_any_more_is_a_difference_and_goes() {
     assert_eq!(names(&service.data["spec"]["ports"]), ["metrics"]);
 }
 
-/// Each is refused by the server as well, so that nothing is made anew without need.
+/// Each is refused by the server as well, so that nothing is stripped or made anew without need. What is stripped is the
+/// same object still, with what others added to it, and no field of it is nobody's to take back later.
 #[tokio::test]
 async fn what_no_apply_can_repair_is_known_before_it_is_tried() {
     let mut stage = Stage::new("stuck").await;
-    let moved = json!([{"op": "replace", "path": "/spec/ports/3/port", "value": 99}]);
-    let ports = "/spec/template/spec/containers/0/ports/3/containerPort";
-    let moved_in_pods = json!([{"op": "replace", "path": ports, "value": 99}]);
-    for (name, edit) in [("service api-server", moved), ("deployment api-server", moved_in_pods)] {
+    let ports = "/spec/template/spec/containers/0/ports";
+    for (name, ports, field) in [
+        ("service api-server", "/spec/ports", "port"),
+        ("deployment api-server", ports, "containerPort"),
+    ] {
         let child = stage.child(name);
         let made = stage.create(&child).await;
         assert_eq!(stuck(&child, &made), None);
-        let edited = stage.edit(&child, &edit).await;
-        assert!(stuck(&child, &edited).is_some_and(|path| path.ends_with(".ports[metrics]")));
+        let place = format!("{ports}/3");
+        let moved = json!([{"op": "replace", "path": format!("{place}/{field}"), "value": 99}]);
+        let edited = stage.edit(&child, &moved).await;
+        assert_eq!(stuck(&child, &edited), Some(Stuck::Ports(vec![place.clone()])));
         assert!(matches!(stage.try_to_apply(&child).await, Err(ApiError::Invalid { .. })));
-        stage.delete(&child).await;
+        let old = stage.strip(&made, &place).await;
+        assert!(matches!(old, Err(ApiError::Conflict { .. })), "{old:?}");
+        let stripped = stage.strip_at_last(&child, &place).await;
+        assert_eq!(stuck(&child, &stripped), None);
+        let applied = stage.apply(&child).await;
+        assert_eq!(differs(&child, &applied), None);
+        assert_eq!(applied.metadata.uid, made.metadata.uid);
+        let count = |it: &DynamicObject| it.data.pointer(ports).unwrap().as_array().unwrap().len();
+        assert_eq!(count(&applied), count(&made), "{name}");
     }
+    a_name_is_free_again_once_its_port_is_not_asked_for(&mut stage).await;
     let address = stage.create(&stage.child("service api-server")).await;
     stage.container_mut("api-server").ports.clear();
     let wanted = stage.child("service api-server");
-    assert_eq!(stuck(&wanted, &address).as_deref(), Some("spec.clusterIP"));
+    assert_eq!(stuck(&wanted, &address), Some(Stuck::Whole));
     assert!(matches!(stage.try_to_apply(&wanted).await, Err(ApiError::Invalid { .. })));
+}
+
+/// What was put back is ours alone: with its entry's port it goes.
+async fn a_name_is_free_again_once_its_port_is_not_asked_for(stage: &mut Stage) {
+    let in_pods = "/spec/template/spec/containers/0/ports";
+    stage.container_mut("api-server").ports.retain(|port| port.container_port != 9090);
+    for (name, ports) in [("service api-server", "/spec/ports"), ("deployment api-server", in_pods)]
+    {
+        let child = stage.child(name);
+        let applied = stage.apply(&child).await;
+        assert_eq!(differs(&child, &applied), None);
+        let ports = applied.data.pointer(ports).unwrap().as_array().unwrap();
+        assert!(ports.iter().all(|port| port["name"] != "metrics"), "{ports:?}");
+        stage.delete(&child).await;
+    }
 }
 
 /// An edit of the spec moves names as it likes: what is not asked for any more goes in the same apply.

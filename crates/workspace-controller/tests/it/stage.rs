@@ -190,6 +190,33 @@ impl Stage {
         self.controller.call(Request::Apply(Box::new(child))).await.map(object)
     }
 
+    /// Takes a place out of it as it was read, as the controller does.
+    pub(crate) async fn strip(
+        &self,
+        read: &DynamicObject,
+        place: &str,
+    ) -> Result<DynamicObject, ApiError> {
+        let request = Request::Strip {
+            target: Target::of(read),
+            uid: read.uid().unwrap(),
+            resource_version: read.resource_version().unwrap(),
+            places: vec![place.to_owned()],
+        };
+        self.controller.call(request).await.map(object)
+    }
+
+    /// As [`strip`](Self::strip), of what it is then: who carries it out writes its status meanwhile.
+    pub(crate) async fn strip_at_last(&self, child: &DynamicObject, place: &str) -> DynamicObject {
+        let deadline = Instant::now() + WITHIN;
+        while Instant::now() < deadline {
+            match self.strip(&self.read(child).await, place).await {
+                Err(ApiError::Conflict { .. }) => tokio::time::sleep(LOOK_AGAIN).await,
+                other => return other.unwrap(),
+            }
+        }
+        panic!("{} changes all the time", child.name_any());
+    }
+
     async fn write(&self, request: Request) -> DynamicObject {
         object(self.controller.call(request).await.unwrap())
     }

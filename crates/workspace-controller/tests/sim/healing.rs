@@ -3,6 +3,7 @@
 use otctl_kit::plan::Propagation;
 use otctl_kit::store::Key;
 use otctl_types::condition;
+use otctl_types::workspace::ContainerPort;
 use serde_json::{Value, json};
 use testbed::sim::Order;
 use testbed::{Health, Sim, builders as bed};
@@ -45,6 +46,10 @@ fn gist(sim: &Sim, kind: &str, key: &Key) -> Value {
         object["spec"].as_object_mut().unwrap().remove(field);
     }
     object
+}
+
+fn uid(sim: &Sim, kind: &str, name: &str) -> Value {
+    sim.world.get(kind, &at(name)).unwrap()["metadata"]["uid"].clone()
 }
 
 /// Versions of all children but one.
@@ -130,6 +135,55 @@ fn what_is_owned_is_put_right_and_the_rest_is_left_alone() {
         it["metadata"]["labels"] = json!(null);
         it["metadata"]["annotations"] = json!(null);
     });
+    expect_sound(&sim);
+}
+
+/// An apply alone would be refused for ever: it leaves what a person has set, and two ports cannot have one name.
+#[test]
+fn a_port_that_was_moved_by_hand_is_put_back_and_the_pods_stay() {
+    let mut sim = world(Order::Fixed);
+    let port = |name: &str, container_port| ContainerPort {
+        name: Some(name.to_owned()),
+        container_port,
+        ..ContainerPort::default()
+    };
+    workspace("lab")
+        .container("api")
+        .with(|spec| spec.containers[0].ports = vec![port("http", 80), port("metrics", 90)])
+        .container("web")
+        .with(|spec| spec.containers[1].ports = vec![port("http", 80)])
+        .create(&sim.world);
+    sim.settle();
+    assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
+    let ports = "/spec/template/spec/containers/0/ports";
+    for (kind, name, place, field) in [
+        ("Service", "lab--api", "/spec/ports/1", "port"),
+        ("Service", "lab--web", "/spec/ports/0", "port"),
+        ("Deployment", "lab--api", &format!("{ports}/0"), "containerPort"),
+        ("Deployment", "lab--web", &format!("{ports}/0"), "containerPort"),
+    ] {
+        let rest = others(&sim, &format!("{kind} \"{name}\""));
+        let (before, uid) = (gist(&sim, kind, &at(name)), uid(&sim, kind, name));
+        sim.world.edit(kind, &at(name), |it| it.pointer_mut(place).unwrap()[field] = json!(99));
+        sim.settle();
+        let after = gist(&sim, kind, &at(name));
+        for list in ["/spec/ports", ports] {
+            let all = |it: &Value| it.pointer(list).and_then(Value::as_array).cloned();
+            let (before, after) = (all(&before), all(&after));
+            let sorted = |all: Option<Vec<Value>>| {
+                let mut texts: Vec<_> =
+                    all.into_iter().flatten().map(|it| it.to_string()).collect();
+                texts.sort();
+                texts
+            };
+            assert_eq!(sorted(after), sorted(before), "{kind} {name}\n{}", sim.story);
+        }
+        let is_kept = self::uid(&sim, kind, name) == uid;
+        assert_eq!(is_kept, (kind, name) != ("Service", "lab--web"), "{kind} {name}");
+        assert_eq!(after["spec"]["clusterIP"], before["spec"]["clusterIP"], "{kind} {name}");
+        assert_eq!(others(&sim, &format!("{kind} \"{name}\"")), rest, "{kind} {name}");
+        assert!(is_ready(&sim.world, "lab"), "{kind} {name}\n{}", sim.story);
+    }
     expect_sound(&sim);
 }
 

@@ -98,7 +98,11 @@ pub(super) fn write(statuses: &Statuses, view: &View, request: &Request) -> Opti
             Some(Write::Delete { job, only, is_foreground })
         }
         Request::Create(_) | Request::Apply(_) => None,
-        Request::Get(_) | Request::List { .. } | Request::Replace(_) | Request::Patch { .. } => {
+        Request::Get(_)
+        | Request::List { .. }
+        | Request::Replace(_)
+        | Request::Patch { .. }
+        | Request::Strip { .. } => {
             panic!("the model knows no such write: {request:?}")
         }
     }

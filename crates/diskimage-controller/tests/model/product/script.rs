@@ -41,7 +41,9 @@ impl Cluster for Script {
             Request::Create(object) | Request::Apply(object) | Request::ReplaceStatus(object) => {
                 Some(Answer::Object(object.clone()))
             }
-            Request::Patch { target, .. } | Request::PatchStatus { target, .. } => {
+            Request::Patch { target, .. }
+            | Request::Strip { target, .. }
+            | Request::PatchStatus { target, .. } => {
                 let mut object = DynamicObject::new(&target.name, &target.resource);
                 object.metadata.resource_version = Some("own write".to_owned());
                 Some(Answer::Object(Box::new(object)))

@@ -7,15 +7,15 @@ use otctl_types::Workspace;
 use otctl_types::names::WORKSPACE_FINALIZER;
 use serde::Serialize;
 
-use crate::owned;
+use crate::owned::{self, Stuck};
 
 /// Whether an object is not on its way out.
 pub(super) fn stays<K: Resource>(object: &K) -> bool {
     object.meta().deletion_timestamp.is_none()
 }
 
-/// Makes `wanted`, or puts right what is there of it. What no change puts right is made anew; what is on its way out is
-/// waited for.
+/// Makes `wanted`, or puts right what is there of it. What keeps an apply from that is taken out first, or it is made anew;
+/// what is on its way out is waited for.
 pub(super) fn bring_about<K>(wanted: &K, found: Option<&K>, because: &'static str) -> Option<Write>
 where
     K: Resource<DynamicType = ()> + Serialize,
@@ -28,11 +28,33 @@ where
     }
     let (mut wanted, seen) = (erase(wanted), erase(found));
     owned::differs(&wanted, &seen)?;
-    if owned::stuck(&wanted, &seen).is_some() {
-        return Some(delete(found, "no change makes it what it should be: it is made anew"));
+    match owned::stuck(&wanted, &seen) {
+        Some(Stuck::Whole) => {
+            Some(delete(found, "no change makes it what it should be: it is made anew"))
+        }
+        Some(Stuck::Ports(places)) => Some(strip(found, places)),
+        None => {
+            wanted.metadata.uid = found.meta().uid.clone();
+            Some(Write { action: Action::Apply(wanted), because })
+        }
     }
-    wanted.metadata.uid = found.meta().uid.clone();
-    Some(Write { action: Action::Apply(wanted), because })
+}
+
+/// What it is to be is applied in the next pass: one that dies between the two leaves a difference that is seen.
+fn strip<K: Resource<DynamicType = ()>>(found: &K, places: Vec<String>) -> Write {
+    let meta = found.meta();
+    let action = Action::Strip {
+        target: target_of(found),
+        uid: meta.uid.clone().unwrap_or_default(),
+        resource_version: meta.resource_version.clone().unwrap_or_default(),
+        places,
+    };
+    Write { action, because: "a port was moved by hand, and its name is to be had again" }
+}
+
+fn target_of<K: Resource<DynamicType = ()>>(object: &K) -> Target {
+    let meta = object.meta();
+    Target::new::<K>(meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default())
 }
 
 /// Makes an object that is not there.
@@ -45,11 +67,9 @@ where
 
 /// Deletes an object that was read.
 pub(super) fn delete<K: Resource<DynamicType = ()>>(object: &K, because: &'static str) -> Write {
-    let meta = object.meta();
-    let name = meta.name.as_deref().unwrap_or_default();
     let action = Action::Delete {
-        target: Target::new::<K>(meta.namespace.as_deref(), name),
-        uid: meta.uid.clone().unwrap_or_default(),
+        target: target_of(object),
+        uid: object.meta().uid.clone().unwrap_or_default(),
         resource_version: None,
         propagation: Propagation::Background,
     };
