@@ -17,6 +17,8 @@ use otctl_types::workspace::{Container, ContainerState};
 
 pub use self::machine::machine;
 
+const NOT_TAKEN_UP: &str = "the last change has not been taken up yet";
+
 /// What a part says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
@@ -26,15 +28,21 @@ pub struct Part {
     pub reason: Reason,
     /// Why, as a sentence for people; empty when there is nothing to say.
     pub message: String,
+    /// Whether that is because what was there is being changed: nothing is lost then, and nothing broken.
+    pub is_changing: bool,
 }
 
 impl Part {
     fn new(state: ContainerState, reason: Reason, message: impl Into<String>) -> Self {
-        Self { state, reason, message: message.into() }
+        Self { state, reason, message: message.into(), is_changing: false }
     }
 
     fn progressing(message: impl Into<String>) -> Self {
         Self::new(ContainerState::Progressing, Reason::Progressing, message)
+    }
+
+    fn changing(message: impl Into<String>) -> Self {
+        Self { is_changing: true, ..Self::progressing(message) }
     }
 
     fn degraded(reason: Reason, message: impl Into<String>) -> Self {
@@ -63,7 +71,7 @@ pub fn container(entry: &Container, deployment: Option<&Deployment>, pods: &[Arc
     }
     let status = deployment.status.clone().unwrap_or_default();
     if asked != entry.replicas || is_behind(deployment, &status) {
-        return Part::progressing("the last change has not been taken up yet");
+        return Part::changing(NOT_TAKEN_UP);
     }
     if is_complete(&status, asked) {
         return Part::running();
@@ -125,6 +133,11 @@ fn waiting(deployment: &Deployment, status: &DeploymentStatus, pods: &[Arc<Pod>]
         progress.and_then(|it| it.reason.as_deref()) == Some("NewReplicaSetAvailable");
     if is_late || was_complete && pods::have_all_started(pods, asked) {
         return Part::degraded(Reason::NotReady, count);
+    }
+    // One that was made just now has been changed by nobody.
+    let was_changed = deployment.metadata.generation.is_some_and(|generation| generation > 1);
+    if was_changed && progress.is_some() && !was_complete {
+        return Part::changing(count);
     }
     Part::progressing(count)
 }

@@ -35,6 +35,8 @@ pub struct Report {
     pub is_made: bool,
     /// Something is wrong with it, and not only on its way.
     pub is_degraded: bool,
+    /// It is being changed into something else.
+    pub is_changing: bool,
     /// Whether a machine is to run from its image.
     pub runs_machine: bool,
     /// Why it is not ready; means nothing when it is.
@@ -54,7 +56,8 @@ impl Observed {
             let name = kin::child_name(workspace, entry);
             let mut kinds = [Deployment::kind(&()), VirtualMachine::kind(&())].into_iter();
             let is_touched = kinds.any(|kind| touched.contains(&(kind.into_owned(), name.clone())));
-            if is_touched { touched_just_now() } else { part }
+            let was_there = self.deployment(entry).is_some() || self.machine(entry).is_some();
+            if is_touched { touched_just_now(was_there) } else { part }
         };
         let machines = workspace.spec.virtual_machines.iter();
         let machines = machines.map(|entry| {
@@ -77,6 +80,7 @@ impl Observed {
             is_ready: is_made && part.state == ContainerState::Running,
             is_made,
             is_degraded: is_broken(&part),
+            is_changing: part.is_changing,
             runs_machine: false,
             lack: lack("container", &entry.name, &part),
             machine: None,
@@ -106,6 +110,7 @@ impl Observed {
             is_ready: is_made && lack.is_none(),
             is_made,
             is_degraded: part.is_some_and(is_broken),
+            is_changing: part.is_some_and(|part| part.is_changing),
             runs_machine: part.is_some(),
             container: None,
             machine: Some(VirtualMachineReport {
@@ -228,11 +233,12 @@ impl Observed {
     }
 }
 
-fn touched_just_now() -> Part {
+fn touched_just_now(was_there: bool) -> Part {
     Part {
         state: ContainerState::Progressing,
         reason: Reason::Progressing,
         message: "it was made or changed just now".to_owned(),
+        is_changing: was_there,
     }
 }
 

@@ -146,12 +146,27 @@ fn told_of_deployment(state: &State, object: &Value, (made, ready): (usize, usiz
         "replicas": made, "updatedReplicas": made, "readyReplicas": ready, "availableReplicas": ready,
         "unavailableReplicas": wanted(object) - ready,
     });
+    let was = progress(object).map_or("NewReplicaSetCreated", |it| text(&it["reason"]));
+    let is_complete = made == wanted(object) && ready == made;
+    told["conditions"] = json!([progressing(if is_complete { COMPLETE } else { was })]);
     if let Some(Health::Refused(words)) = state.fates.get(entry(object)) {
-        told["conditions"] = json!([{
+        crate::json::list(&mut told["conditions"]).push(json!({
             "type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": words,
-        }]);
+        }));
     }
     told
+}
+
+/// What is said of a Deployment whose last change is carried out, until there is another one.
+const COMPLETE: &str = "NewReplicaSetAvailable";
+
+fn progressing(reason: &str) -> Value {
+    json!({"type": "Progressing", "status": "True", "reason": reason})
+}
+
+fn progress(deployment: &Value) -> Option<&Value> {
+    let mut conditions = items(&deployment["status"]["conditions"]).iter();
+    conditions.find(|it| it["type"] == "Progressing")
 }
 
 fn told_of_machine(object: &Value, ready: usize) -> Value {
@@ -207,6 +222,11 @@ pub(super) fn perform(state: &mut State, id: &Id, deed: Deed) -> String {
     match deed {
         Deed::Make => format!("{id} makes Pod {}", make(state, id)),
         Deed::Delete(pods) => {
+            if is_roll(state, id, &pods) {
+                state.update_status(id, |object| {
+                    object["status"]["conditions"] = json!([progressing("ReplicaSetUpdated")]);
+                });
+            }
             pods.iter().for_each(|pod| state.delete(pod, Propagation::Background));
             format!("{id} stops {} pods", pods.len())
         }
@@ -230,6 +250,14 @@ pub(super) fn perform(state: &mut State, id: &Id, deed: Deed) -> String {
             format!("{id} has stopped")
         }
     }
+}
+
+/// Whether a pod of another template is among those that go.
+fn is_roll(state: &State, id: &Id, pods: &[Id]) -> bool {
+    let object = state.get(id).filter(|_| id.kind == "Deployment");
+    let template = object.map(text_of_template);
+    let of = |pod: &Id| state.get(pod).map(|pod| text(&pod["metadata"]["annotations"]["template"]));
+    template.is_some_and(|template| pods.iter().any(|pod| of(pod) != Some(&*template)))
 }
 
 fn make(state: &mut State, id: &Id) -> Key {

@@ -32,6 +32,12 @@ impl Made {
         self
     }
 
+    /// It was changed so often, and made before that.
+    pub(super) fn generation(mut self, generation: i64) -> Self {
+        self.0["metadata"]["generation"] = json!(generation);
+        self
+    }
+
     /// So many pods in all, of the last spec, and ready.
     pub(super) fn pods(mut self, all: i32, updated: i32, available: i32) -> Self {
         let status = &mut self.0["status"];

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Pod;
 use otctl_types::condition::Reason;
 use otctl_types::workspace::{Instance, RunStrategy};
 
-use super::{Part, pods};
+use super::{NOT_TAKEN_UP, Part, pods};
 use crate::machines::{MachineCondition, VirtualMachine, VirtualMachineStatus};
 
 /// The container in which KubeVirt runs a guest.
@@ -22,13 +22,13 @@ pub fn machine(instance: &Instance, machine: Option<&VirtualMachine>, pods: &[Ar
     let is_behind =
         status.observed_generation.is_some_and(|it| Some(it) < machine.metadata.generation);
     if is_behind {
-        return Part::progressing("the last change has not been taken up yet");
+        return Part::changing(NOT_TAKEN_UP);
     }
     if strategy == Some(RunStrategy::Halted.as_str()) {
         return halted(instance, status);
     }
     if strategy != Some(instance.run_strategy.as_str()) {
-        return Part::progressing("the last change has not been taken up yet");
+        return Part::changing(NOT_TAKEN_UP);
     }
     if status.ready || may_rest(instance.run_strategy, status) {
         return Part::running();
@@ -39,7 +39,7 @@ pub fn machine(instance: &Instance, machine: Option<&VirtualMachine>, pods: &[Ar
 /// As its entry says, or because the workspace is suspended.
 fn halted(instance: &Instance, status: &VirtualMachineStatus) -> Part {
     if status.created {
-        return Part::progressing("it is being stopped");
+        return Part::changing("it is being stopped");
     }
     if instance.run_strategy == RunStrategy::Halted { Part::running() } else { Part::stopped() }
 }

@@ -199,6 +199,18 @@ fn what_ran_once_and_is_not_ready_now_is_wrong() {
 }
 
 #[test]
+fn what_is_rolled_is_changing_and_what_was_made_just_now_or_lost_a_pod_is_not() {
+    let is_changing = |made: Made| container(&entry(1), Some(&made.read()), &[]).is_changing;
+    let rolls = |made: Made| made.says("Progressing", "True", "ReplicaSetUpdated", "");
+    assert!(is_changing(deployment(1).seen(1)), "its change has not been seen");
+    assert!(is_changing(deployment(2).seen(2).pods(2, 1, 1)), "one pod too many is asked for");
+    assert!(is_changing(rolls(deployment(1).seen(2).pods(2, 1, 1))));
+    let done = deployment(1).seen(2).pods(1, 1, 0);
+    assert!(!is_changing(done.says("Progressing", "True", "NewReplicaSetAvailable", "")));
+    assert!(!is_changing(rolls(deployment(1).generation(1).seen(1).pods(1, 1, 0))));
+}
+
+#[test]
 fn what_takes_too_long_is_wrong() {
     let words = "ReplicaSet \"lab--api-1\" has timed out progressing.";
     let late = deployment(2).seen(2).pods(2, 2, 1).says(

@@ -11,7 +11,7 @@ use otctl_types::workspace::{OpenTurn, Phase, WorkspaceStatus};
 use serde_json::json;
 
 use super::observe::Observed;
-use super::status::{Standing, Trouble, is_news, overdue_at, render};
+use super::status::{Standing, Trouble, is_news, is_on_its_way, overdue_at, render};
 use super::verdict::{self, Verdict, judge};
 use super::works;
 use crate::images::Lack;
@@ -190,8 +190,8 @@ impl Pass<'_> {
             .unwrap_or(SignedDuration::MAX)
     }
 
-    /// Events: one when it is queued or admitted, and one whenever it becomes ready, fails, stops or breaks, or takes too
-    /// long to start.
+    /// Events: one when it is queued or admitted, and one whenever it becomes ready, fails, stops, breaks or is changed, or
+    /// takes too long to start. What somebody changes is not broken.
     fn notices(&self, verdict: &Verdict, after: &WorkspaceStatus) -> Vec<Notice> {
         let before = self.workspace.status.as_ref().and_then(|status| status.phase);
         let is_late = *verdict == Verdict::Settling { is_late: true };
@@ -204,7 +204,9 @@ impl Pass<'_> {
             _ if is_late => Reason::ProvisioningTimedOut.to_string(),
             _ => ready.map(|ready| ready.reason.clone()).unwrap_or_default(),
         };
-        let broke = before == Some(Phase::Ready) && after.phase == Some(Phase::Provisioning);
+        let broke = before == Some(Phase::Ready)
+            && after.phase == Some(Phase::Provisioning)
+            && !is_on_its_way(&reason);
         vec![Notice {
             warning: is_late || broke || after.phase == Some(Phase::Failed),
             reason,
@@ -225,9 +227,9 @@ fn making(writes: &[Write]) -> Names {
         | Action::Mark { .. }
         | Action::Ensure(_)
         | Action::Apply(_)
+        | Action::Strip { .. }
         | Action::Delete { .. } => None,
     });
-        | Action::Strip { .. }
     made.map(|target| (target.resource.kind, target.name)).collect()
 }
 

@@ -20,7 +20,7 @@ use crate::needs::no_kubevirt;
 use crate::reports::{Names, Report};
 
 pub use self::deleting::overdue_at;
-pub use self::news::is_news;
+pub use self::news::{is_news, is_on_its_way};
 
 /// What is to be told.
 #[derive(Clone, Debug)]
@@ -240,7 +240,8 @@ impl Sight<'_> {
         found.unwrap_or_else(|| self.unready(findings))
     }
 
-    /// The first condition that is not as it should be; what has had its start and is not ready is degraded.
+    /// The first condition that is not as it should be; what has had its start and is not ready is degraded, unless it is
+    /// being changed.
     fn unready(&self, findings: &Findings) -> Finding {
         let Some((kind, first)) = findings.iter().find(|(kind, it)| !is_as_it_should_be(kind, it))
         else {
@@ -255,9 +256,11 @@ impl Sight<'_> {
             return Finding::new(false, first.reason, first.message.clone());
         }
         let is_degraded = self.reports.iter().any(|report| report.is_degraded);
-        let is_starting = self.standing.verdict.keeps_turn();
+        let mut missing = self.reports.iter().filter(|report| !report.is_ready);
+        let is_expected =
+            self.standing.verdict.keeps_turn() || missing.all(|report| report.is_changing);
         let reason =
-            if is_degraded || !is_starting { Reason::Degraded } else { Reason::Progressing };
+            if is_degraded || !is_expected { Reason::Degraded } else { Reason::Progressing };
         Finding::new(false, reason, first.message.clone())
     }
 

@@ -122,6 +122,42 @@ fn a_changed_entry_is_rolled_and_touches_no_other_child() {
     expect_sound(&sim);
 }
 
+/// What an edit changes is on its way, in every step of it; whom nobody has edited is broken when it is not ready.
+#[test]
+fn an_edit_is_told_by_no_warning_and_what_is_lost_is() {
+    let warnings = |sim: &Sim| -> Vec<Value> {
+        let events = sim.world.list("Event").into_iter();
+        events.filter(|it| it["type"] == json!("Warning")).map(|it| it["reason"].clone()).collect()
+    };
+    let readiness = |sim: &Sim| {
+        sim.world.history(|history| {
+            let of_lab = history.iter().filter(|it| it.id.kind == "Workspace");
+            let conditions = of_lab.filter_map(|it| it.object["status"]["conditions"].as_array());
+            let mut reasons: Vec<String> = conditions
+                .filter_map(|all| all.iter().find(|it| it["type"] == json!("Ready")))
+                .map(|ready| ready["reason"].as_str().unwrap().to_owned())
+                .collect();
+            reasons.dedup();
+            reasons
+        })
+    };
+    let mut sim = ready();
+    let before = readiness(&sim);
+    edit(&sim.world, "lab", |spec| spec.containers[0].image = "registry.example/api:2".to_owned());
+    sim.settle();
+    assert_eq!(readiness(&sim)[before.len()..], ["Progressing", "AllReady"], "\n{}", sim.story);
+    edit(&sim.world, "lab", |spec| spec.containers[1].replicas = 3);
+    sim.settle();
+    edit(&sim.world, "lab", |spec| spec.containers.push(container("new")));
+    sim.settle();
+    assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
+    assert_eq!(warnings(&sim), [json!(null); 0], "\n{}", sim.story);
+    sim.world.delete("Deployment", &at("lab--web"), otctl_kit::plan::Propagation::Background);
+    sim.settle();
+    assert_eq!(warnings(&sim), ["Degraded"], "\n{}", sim.story);
+    assert!(readiness(&sim).ends_with(&["Degraded".to_owned(), "AllReady".to_owned()]));
+}
+
 #[test]
 fn an_image_that_does_not_exist_is_told_with_the_words_of_the_registry_and_an_edit_heals_it() {
     let mut sim = world(Order::Fixed);

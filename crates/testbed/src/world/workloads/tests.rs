@@ -98,7 +98,7 @@ fn a_refused_pod_is_told_on_its_deployment() {
     deployment(&world, 1);
     run(&world);
     assert_eq!(pods(&world), [""; 0]);
-    let condition = &status(&world)["conditions"][0];
+    let condition = &status(&world)["conditions"][1];
     assert_eq!(
         (&condition["type"], &condition["message"]),
         (&json!("ReplicaFailure"), &json!("exceeded quota: pods"))

@@ -90,6 +90,10 @@ fn an_event_for_each_change_of_phase_and_for_a_start_that_takes_too_long() {
     let broken = || workspace().isolated().runs("api", 0).started(&["api"]);
     assert_eq!(events(broken(), Some(Phase::Ready)), "!Degraded");
     assert_eq!(events(broken(), Some(Phase::Suspended)), "Degraded");
+    let edited = ready().spec(|spec| spec.containers[0].image = "api:2".to_owned());
+    assert_eq!(events(edited, Some(Phase::Ready)), "Progressing");
+    let added = || ready().container("web").ticket("2");
+    assert_eq!(events(added(), Some(Phase::Ready)), "Queued");
     let failed = with_machine().ticket("1").image_in(ImagePhase::Failed);
     assert_eq!(events(failed, Some(Phase::Provisioning)), "!ImageFailed");
     let late = workspace().isolated().runs("api", 0).open_since(1, 3600);

@@ -39,7 +39,12 @@ fn gist(status: &WorkspaceStatus) -> WorkspaceStatus {
 }
 
 fn is_moving(condition: &Condition) -> bool {
-    ON_ITS_WAY.iter().any(|reason| reason.as_str() == condition.reason)
+    is_on_its_way(&condition.reason)
+}
+
+/// Whether nothing is wrong with what is not as it should be for this reason.
+pub fn is_on_its_way(reason: &str) -> bool {
+    ON_ITS_WAY.iter().any(|known| known.as_str() == reason)
 }
 
 fn reduce(condition: &mut Condition) {

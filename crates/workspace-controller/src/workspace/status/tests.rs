@@ -224,6 +224,14 @@ fn ready_is_the_first_that_is_not_as_it_should_be() {
         "Provisioning (Degraded, 0/1): container 'api': 0 of 1 pods are ready",
     );
     check_whole(
+        workspace()
+            .isolated()
+            .runs("api", 1)
+            .started(&["api"])
+            .spec(|spec| spec.containers[0].image = "api:2".to_owned()),
+        "Provisioning (Progressing, 0/1): container 'api': it was made or changed just now",
+    );
+    check_whole(
         with_machine().ticket("1").image_in(Phase::Failed),
         "Failed (ImageFailed, 0/1): VMDiskImage 'debian' has failed: the words of the image",
     );
