@@ -26,6 +26,8 @@ pub enum Disk {
     Terminating,
     /// It is there with another source than the entry says; the field that differs.
     Differs(&'static str),
+    /// There is none, and an entry before it says otherwise how it is made; that entry, and the field that differs.
+    Disputed(String, &'static str),
     /// The entry pins a revision that is not its current one; that.
     OtherRevision(String),
     /// It has failed, and has no disk; its own words.
@@ -60,6 +62,15 @@ impl Disk {
             (Some(_), None) => Self::Terminating,
             (None, None) if entry.spec.image.is_some() => Self::ToMake,
             (None, None) => Self::NotFound,
+        }
+    }
+
+    /// What an entry has of an image that is not there: the first one that says how it is made makes it for all.
+    pub fn to_make(entry: &VirtualMachine, recipe: &VirtualMachine) -> Self {
+        let both = entry.spec.image.as_ref().zip(recipe.spec.image.as_ref());
+        match both.and_then(|(asked, made)| image::differs(asked, made)) {
+            Some(field) => Self::Disputed(recipe.name.clone(), field),
+            None => Self::ToMake,
         }
     }
 
@@ -112,7 +123,7 @@ impl Disk {
 
     /// Whether only a person can help.
     pub fn is_stalled(&self) -> bool {
-        matches!(self, Self::Failed(_) | Self::Differs(_))
+        matches!(self, Self::Failed(_) | Self::Differs(_) | Self::Disputed(..))
     }
 
     /// Why it is not usable yet; none when it is.
@@ -143,6 +154,13 @@ impl Disk {
                 Reason::ImageDiffers,
                 format!(
                     "VMDiskImage '{name}' is there with another `{field}` than `image` of entry '{}': use another name, or remove `image` to use it as it is",
+                    entry.name
+                ),
+            ),
+            Self::Disputed(other, field) => (
+                Reason::ImageDiffers,
+                format!(
+                    "entries '{other}' and '{}' make VMDiskImage '{name}' with another `{field}` each: give one of them another `VMDiskImageName`, or remove `image` of one",
                     entry.name
                 ),
             ),

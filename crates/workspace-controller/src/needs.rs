@@ -132,9 +132,10 @@ impl Needs {
     fn disk(&self, workspace: &Workspace, entry: &VirtualMachine) -> Disk {
         let name = &entry.spec.vm_disk_image_name;
         let found = self.images.get(name).map(|image| &**image);
-        match Disk::of(entry, found, self.made_from(workspace, entry).as_deref()) {
-            Disk::NotFound if parts::recipe(workspace, name).is_some() => Disk::ToMake,
-            disk => disk,
+        let disk = Disk::of(entry, found, self.made_from(workspace, entry).as_deref());
+        match (&disk, parts::recipe(workspace, name)) {
+            (Disk::NotFound | Disk::ToMake, Some(recipe)) => Disk::to_make(entry, recipe),
+            _ => disk,
         }
     }
 

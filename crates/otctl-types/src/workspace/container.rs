@@ -86,7 +86,8 @@ pub struct Container {
     #[schemars(length(max = 8))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub image_pull_secrets: Vec<PullSecret>,
-    /// With which rights it runs, within the Pod Security level `baseline`.
+    /// With which rights it runs, within the Pod Security level `baseline`. Whatever is said here or not,
+    /// `allowPrivilegeEscalation` is false and `seccompProfile` is `RuntimeDefault` where it does not say otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub security_context: Option<SecurityContext>,
 }

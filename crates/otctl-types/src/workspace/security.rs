@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 
 const LOCALHOST_HAS_A_PROFILE: &str = "(self.type == 'Localhost') == has(self.localhostProfile)";
 
-/// With which rights a container runs. Everything that is absent is as the image and the namespace have it.
+/// With which rights a container runs. What is absent is as the image and the namespace have it, but for two fields that
+/// are set for every container: `allowPrivilegeEscalation` is false and `seccompProfile` is `RuntimeDefault`, unless said
+/// otherwise here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("!has(self.runAsNonRoot) || !self.runAsNonRoot || !has(self.runAsUser) || self.runAsUser != 0")
@@ -26,13 +28,13 @@ pub struct SecurityContext {
     /// True: it cannot write to its root file system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_only_root_filesystem: Option<bool>,
-    /// False: no process of it gains more rights than its parent.
+    /// False: no process of it gains more rights than its parent. Absent is false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_privilege_escalation: Option<bool>,
     /// Capabilities that it has more or fewer than by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capabilities: Option<Capabilities>,
-    /// The filter of its system calls.
+    /// The filter of its system calls. Absent is `RuntimeDefault`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seccomp_profile: Option<SeccompProfile>,
 }

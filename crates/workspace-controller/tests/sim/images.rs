@@ -121,6 +121,40 @@ fn an_image_of_the_name_with_another_source_is_not_used_and_the_field_is_named()
 }
 
 #[test]
+fn two_entries_that_make_one_image_otherwise_are_told_before_anything_is_downloaded() {
+    let mut sim = world(Order::Fixed);
+    workspace("lab")
+        .made_image("data", "debian")
+        .made_image("more", "debian")
+        .with(|spec| {
+            let image = spec.virtual_machines[1].spec.image.as_mut().unwrap();
+            image.url = "https://images.example/other.qcow2".to_owned();
+        })
+        .create(&sim.world);
+    sim.settle();
+    let words = "entries 'data' and 'more' make VMDiskImage 'debian' with another `url` each: give one of them another `VMDiskImageName`, or remove `image` of one";
+    assert_eq!(told(&sim.world, "lab"), format!("Failed (ImageDiffers, 0/2): {words}"));
+    assert_eq!((slots(&sim.world), names(&sim.world, "VMDiskImage")), (vec![], vec![]));
+    edit(&sim.world, "lab", |spec| spec.virtual_machines[1].spec.image = None);
+    sim.settle();
+    sync(&sim.world, "debian", "r1");
+    sim.settle();
+    assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
+    // Once it is there, it is the object that the entry is compared with.
+    edit(&sim.world, "lab", |spec| {
+        let mut other = spec.virtual_machines[0].spec.image.clone().unwrap();
+        other.url = "https://images.example/other.qcow2".to_owned();
+        spec.virtual_machines[1].spec.image = Some(other);
+    });
+    sim.settle();
+    assert_eq!(
+        told(&sim.world, "lab"),
+        "Failed (ImageDiffers, 1/2): VMDiskImage 'debian' is there with another `url` than `image` of entry 'more': use another name, or remove `image` to use it as it is"
+    );
+    expect_sound(&sim);
+}
+
+#[test]
 fn an_image_of_the_same_source_is_used_whoever_made_it() {
     let mut sim = world(Order::Fixed);
     synced_image(&sim.world, "debian");
