@@ -54,6 +54,8 @@ pub struct WatchOptions<K> {
     pub labels: String,
     /// Field selector; empty for all.
     pub fields: String,
+    /// Whether the kind need not be there, or not be for us: that is told once, and once more when it is.
+    pub is_optional: bool,
     /// Takes out of an object what nobody reads, before it is kept. managedFields go anyway.
     pub slim: fn(&mut K),
     /// Where the stream shows that it lives.
@@ -70,6 +72,7 @@ impl<K> WatchOptions<K> {
             namespace: None,
             labels: String::new(),
             fields: String::new(),
+            is_optional: false,
             slim: |_| {},
             health,
             metrics: None,
@@ -122,6 +125,9 @@ struct Feed<K> {
     failed_to_stream: bool,
     /// When the last watch began.
     watched_at: Option<Instant>,
+    is_optional: bool,
+    /// Whether it was told that the kind is missing.
+    is_missed: bool,
 }
 
 /// An open watch.
@@ -148,6 +154,8 @@ impl<K: Watched> Feed<K> {
             can_stream: true,
             failed_to_stream: false,
             watched_at: None,
+            is_optional: options.is_optional,
+            is_missed: false,
         }
     }
 
@@ -201,6 +209,9 @@ impl<K: Watched> Feed<K> {
 
     fn listed(&mut self, listing: Listing<K>, version: String) -> Result<(), StreamError> {
         self.intake.listed(listing, version)?;
+        if std::mem::take(&mut self.is_missed) {
+            tracing::info!(kind = %K::kind(&()), "an optional kind is there");
+        }
         self.pulse.well();
         Ok(())
     }
@@ -309,21 +320,32 @@ impl<K: Watched> Feed<K> {
         self.count(verb, Some(StatusCode::OK.as_u16()));
     }
 
-    fn failed(&self, verb: &'static str, error: &StreamError) -> Ended {
+    fn failed(&mut self, verb: &'static str, error: &StreamError) -> Ended {
         let (code, wait) = (error.code(), error.wait());
         self.count(verb, code);
         if is_refusal(error.code()) {
             self.intake.store.refuse();
         }
         self.judge(error);
-        let shown = error as &dyn std::error::Error;
-        tracing::warn!(kind = %K::kind(&()), verb, error = shown, "a stream failed; it begins again");
+        self.tell(verb, error);
         if error.is_expired() {
             return Ended::Expired { progressed: false };
         }
         match code {
             Some(_) => Ended::Refused { progressed: false, wait },
             None => Ended::Unanswered { progressed: false },
+        }
+    }
+
+    /// A kind that need not be there may be missing for ever: to say so at each try would tell nobody anything.
+    fn tell(&mut self, verb: &'static str, error: &StreamError) {
+        let (kind, shown) = (K::kind(&()), error as &dyn std::error::Error);
+        if !(self.is_optional && is_refusal(error.code())) {
+            tracing::warn!(%kind, verb, error = shown, "a stream failed; it begins again");
+        } else if std::mem::replace(&mut self.is_missed, true) {
+            tracing::debug!(%kind, verb, error = shown, "an optional kind is not there yet");
+        } else {
+            tracing::info!(%kind, verb, error = shown, "an optional kind is not there; it is asked for again, at most each 30 s");
         }
     }
 

@@ -93,6 +93,7 @@ impl Controllers {
             let store = told.clone();
             Box::pin(async move { store.told().await })
         }));
+        let options = WatchOptions { is_optional: true, ..options };
         self.parts.streams.push(stream(store, options));
         self
     }

@@ -234,6 +234,75 @@ async fn a_kind_that_is_missing_is_asked_for_until_it_is_there() {
     assert_eq!(server.lists().len(), 5);
 }
 
+/// What is logged while this future runs, from `info` on.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Log {
+    fn begin(&self) -> tracing::subscriber::DefaultGuard {
+        let log = self.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::INFO)
+            .with_ansi(false)
+            .with_writer(move || log.clone());
+        tracing::subscriber::set_default(subscriber.finish())
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        text.lines().map(str::to_owned).collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_optional_kind_that_is_missing_is_asked_for_at_most_each_30_s_and_told_of_once() {
+    let missing = |count| (0..count).map(|_| Reply::Refused(404));
+    let list = || Reply::List(10, vec![config("a", 5)]);
+    // Missing for a long time, there, taken away, and there again.
+    let replies = missing(60).chain([list()]).chain(missing(9)).chain([list()]);
+    let server = Server::new(replies);
+    let log = Log::default();
+    let logging = log.begin();
+    let (store, shutdown) = (Store::<ConfigMap>::default(), Shutdown::new());
+    let options = WatchOptions { is_optional: true, ..WatchOptions::all(Health::default()) };
+    let task = spawn_watch(server.client(), options, store.clone(), shutdown.clone());
+    tokio::time::sleep(MINUTE * 60).await;
+    shutdown.ask();
+    task.await.unwrap();
+    drop(logging);
+    let lines = log.lines();
+    let told = |words: &str| lines.iter().filter(|line| line.contains(words)).count();
+    assert_eq!(told("WARN"), 0, "{lines:#?}");
+    assert_eq!((told("kind is not there; it"), told("kind is there")), (2, 2), "{lines:#?}");
+    let asked: Vec<_> = server.lists().into_iter().map(|(at, _)| at).take(60).collect();
+    let gaps: Vec<_> = asked.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(gaps.iter().all(|gap| *gap <= Duration::from_secs(31)), "{gaps:?}");
+    assert!(gaps[10..].iter().all(|gap| *gap >= Duration::from_secs(14)), "{gaps:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_must_be_there_is_missed_aloud() {
+    let missing = (0..4).map(|_| Reply::Refused(404));
+    let server = Server::new(missing.chain([Reply::List(10, Vec::new())]));
+    let log = Log::default();
+    let logging = log.begin();
+    watched(&server, MINUTE).await;
+    drop(logging);
+    let lines = log.lines();
+    assert_eq!(lines.iter().filter(|line| line.contains("WARN")).count(), 4, "{lines:#?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_black_hole_is_noticed_within_35_seconds_and_nothing_is_lost() {
     let replies = [
