@@ -31,6 +31,11 @@ const LONG_TESTS: [LongTest; 4] = [
         &[("OTCTL_ACTING_IMAGES", "200"), ("OTCTL_ACTING_SEED", "2")],
     ),
 ];
+/// Sequences of workspaces in the in-memory world, which are fewer in `ci`.
+const SEQUENCES: [LongTest; 2] = [
+    ("crash points of workspaces", "crash_points::", &[("OTCTL_CRASH_POINTS", "all")]),
+    ("orders of workspaces", "", &[("OTCTL_SEEDS", "20")]),
+];
 /// The searches through every order of events: package and test.
 const SEARCHES: [(&str, &str); 2] = [("diskimage-controller", "model"), ("testbed", "lease")];
 /// For each fuzz target.
@@ -63,6 +68,10 @@ pub fn run(wanted: &[String]) -> anyhow::Result<()> {
     parts.extend(
         LONG_TESTS
             .map(|(name, test, variables)| Part::new(name, move || long_test(test, variables))),
+    );
+    parts.extend(
+        SEQUENCES
+            .map(|(name, test, variables)| Part::new(name, move || sequences(test, variables))),
     );
     run_all("soak", chosen(parts, wanted)?)
 }
@@ -104,14 +113,22 @@ fn kill_run(seed: &str) -> anyhow::Result<()> {
 
 /// A test on a real API server, made longer by variables.
 fn long_test(name: &str, variables: &[(&str, &str)]) -> anyhow::Result<()> {
-    // A filter that matches nothing succeeds.
-    let names = cargo(server_test(name, &["--list"])).output()?;
-    anyhow::ensure!(names.contains(": test"), "there is no test named {name}");
-    let test = cargo(server_test(name, &["--nocapture"]));
-    variables.iter().fold(test, |test, (name, value)| test.env(name, value)).run()
+    longer(("otctl", "it"), name, variables)
 }
 
-fn server_test<'a>(name: &'a str, options: &[&'a str]) -> Vec<&'a str> {
-    let test = ["test", "--locked", "--release", "-p", "otctl", "--test", "it", name, "--"];
-    [&test, options].concat()
+fn sequences(name: &str, variables: &[(&str, &str)]) -> anyhow::Result<()> {
+    longer(("workspace-controller", "sim"), name, variables)
+}
+
+fn longer(
+    (package, test): (&str, &str),
+    name: &str,
+    variables: &[(&str, &str)],
+) -> anyhow::Result<()> {
+    let of = ["test", "--locked", "--release", "-p", package, "--test", test, name, "--"];
+    // A filter that matches nothing succeeds.
+    let names = cargo([&of[..], &["--list"]].concat()).output()?;
+    anyhow::ensure!(names.contains(": test"), "there is no test named {name}");
+    let test = cargo([&of[..], &["--nocapture"]].concat());
+    variables.iter().fold(test, |test, (name, value)| test.env(name, value)).run()
 }

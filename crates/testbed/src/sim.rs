@@ -21,7 +21,7 @@ use otctl_kit::store::Key;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-pub use crash::{CrashPoints, every_crash_point};
+pub use crash::{CrashPoints, Ways, crash_points, every_crash_point};
 pub use process::{Instance, Loop, Told, Wakes};
 
 use crate::clock::VirtualClock;

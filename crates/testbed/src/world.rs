@@ -183,17 +183,23 @@ impl World {
 
     /// The next run of that image and role which is not scripted yet ends like this.
     pub fn script(&self, image: &Key, role: Role, ending: Ending) {
-        self.lock().scripts.push(image.clone(), role, ending);
+        let mut state = self.lock();
+        state.acts = None;
+        state.scripts.push(image.clone(), role, ending);
     }
 
     /// Every run of that image and role beyond the scripted ones ends like this.
     pub fn script_always(&self, image: &Key, role: Role, ending: Ending) {
-        self.lock().scripts.fall_back(image.clone(), role, ending);
+        let mut state = self.lock();
+        state.acts = None;
+        state.scripts.fall_back(image.clone(), role, ending);
     }
 
     /// From now on the pods of that entry of a workspace fare so.
     pub fn fare(&self, entry: &str, health: Health) {
-        self.lock().fates.insert(entry.to_owned(), health);
+        let mut state = self.lock();
+        state.acts = None;
+        state.fates.insert(entry.to_owned(), health);
     }
 
     /// Every run of the importer that has ended, in order.
@@ -223,7 +229,7 @@ impl World {
     /// What the other components of the cluster could do now.
     #[must_use]
     pub fn acts(&self) -> Vec<Act> {
-        actors::pending(&self.lock())
+        actors::pending(&mut self.lock())
     }
 
     /// Lets a component do one thing; says what it did.

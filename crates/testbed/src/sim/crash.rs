@@ -13,6 +13,24 @@ const WAYS: [(What, Point); 4] = [
     (What::Lose, Point::Commit),
 ];
 
+/// In which ways a write goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ways {
+    /// Each write in every way.
+    All,
+    /// Each write in one way, the next one in the next.
+    InTurns,
+}
+
+impl Ways {
+    fn of(self, nth: usize) -> &'static [(What, Point)] {
+        match self {
+            Self::All => &WAYS,
+            Self::InTurns => &WAYS[nth % WAYS.len()..][..1],
+        }
+    }
+}
+
 /// What was tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CrashPoints {
@@ -32,6 +50,19 @@ pub fn every_crash_point(
     scenario: impl Fn(&mut Sim),
     judge: impl Fn(&Sim),
 ) -> CrashPoints {
+    crash_points(Ways::All, make, scenario, judge)
+}
+
+/// As [`every_crash_point`], in these ways only.
+///
+/// # Panics
+/// As that does.
+pub fn crash_points(
+    ways: Ways,
+    make: impl Fn() -> Sim,
+    scenario: impl Fn(&mut Sim),
+    judge: impl Fn(&Sim),
+) -> CrashPoints {
     let mut clean = make();
     scenario(&mut clean);
     judge(&clean);
@@ -39,8 +70,8 @@ pub fn every_crash_point(
     assert!(writes > 0, "a scenario without writes has no crash points");
     let mut runs = 0;
     for nth in 1..=writes {
-        for (what, point) in WAYS {
-            let fault = at("write").nth(nth).point(point).then(what);
+        for (what, point) in ways.of(nth) {
+            let fault = at("write").nth(nth).point(*point).then(what.clone());
             let told = format!("{fault} of {writes}");
             let mut sim = make().with_fault(fault);
             scenario(&mut sim);

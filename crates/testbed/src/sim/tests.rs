@@ -7,7 +7,7 @@ use otctl_types::diskimage::Phase;
 use otctl_types::import::ImportReason;
 
 use super::toy::{Mutation, images, toy};
-use super::{Order, Sim, every_crash_point};
+use super::{Order, Sim, Ways, crash_points, every_crash_point};
 use crate::builders::{image, key, policy};
 use crate::check::{self, expect_none};
 use crate::fault::{Point, What, at};
@@ -137,6 +137,9 @@ fn the_toy_ends_the_same_after_any_crash() {
     );
     assert_eq!(tried.runs, tried.writes * 4);
     assert!(tried.writes >= 10, "{tried:?}");
+    let in_turns =
+        crash_points(Ways::InTurns, || toy(Order::Fixed, Mutation::None), two_images, judge);
+    assert_eq!((in_turns.writes, in_turns.runs), (tried.writes, tried.writes));
 }
 
 #[test]

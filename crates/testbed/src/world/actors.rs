@@ -62,7 +62,20 @@ pub struct Act {
     pub id: Id,
 }
 
-pub(super) fn pending(state: &State) -> Vec<Act> {
+/// Nearly every turn is news that comes or a pass that writes nothing, and leaves all as it was.
+pub(super) fn pending(state: &mut State) -> Vec<Act> {
+    let (revision, now) = (state.revision(), state.now());
+    match &state.acts {
+        Some((at, when, acts)) if (*at, *when) == (revision, now) => acts.clone(),
+        _ => {
+            let acts = look(state);
+            state.acts = Some((revision, now, acts.clone()));
+            acts
+        }
+    }
+}
+
+fn look(state: &State) -> Vec<Act> {
     let acts =
         Actor::ALL.into_iter().flat_map(|actor| state.objects().map(move |(id, _)| (actor, id)));
     let due = acts
@@ -87,6 +100,7 @@ fn is_due(state: &State, actor: Actor, id: &Id) -> bool {
 }
 
 pub(super) fn perform(state: &mut State, act: &Act) -> String {
+    state.acts = None;
     let id = &act.id;
     let told = match act.actor {
         Actor::Jobs => jobs::due(state, id).map(|deed| jobs::perform(state, id, deed)),

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::kubelet::{self, Run};
 use super::snapshots::Cut;
 use super::workloads::{self, Fates};
-use super::{Id, Verb, Version, namespaces};
+use super::{Act, Id, Verb, Version, namespaces};
 use crate::clock::VirtualClock;
 use crate::json::{controller, is_deleting, items, list, text, uid};
 use crate::script::Scripts;
@@ -48,6 +48,8 @@ pub(super) struct State {
     pub(super) applied: BTreeMap<String, Value>,
     /// The pod that the Job controller made, by the UID of its Job.
     pub(super) pods_of_jobs: BTreeMap<String, Id>,
+    /// What the components could do when that was asked last: at which revision, and when.
+    pub(super) acts: Option<(u64, Timestamp, Vec<Act>)>,
 }
 
 impl State {
@@ -68,6 +70,7 @@ impl State {
             complete: BTreeSet::new(),
             applied: BTreeMap::new(),
             pods_of_jobs: BTreeMap::new(),
+            acts: None,
         }
     }
 

@@ -1,5 +1,9 @@
 //! The controller as a process of the simulator, and what tests do to a world and read from it.
 
+use std::fmt::Debug;
+use std::iter::StepBy;
+use std::ops::Range;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use clap::Parser;
@@ -21,6 +25,22 @@ use workspace_controller::views::Views;
 use workspace_controller::wiring::{Wake, wire_queue, wire_workspaces};
 use workspace_controller::workspace::Reconciler;
 use workspace_controller::{Args, slim};
+
+/// How long a test is: the variable of that name, which is set where there is time.
+pub(crate) fn setting<T: FromStr<Err: Debug>>(name: &str, otherwise: T) -> T {
+    let said = std::env::var(name).ok();
+    said.map_or(otherwise, |text| text.parse().unwrap())
+}
+
+/// Seeds of orders: so few, or as many as `OTCTL_SEEDS` says.
+pub(crate) fn seeds(few: u64) -> Range<u64> {
+    0..setting("OTCTL_SEEDS", few)
+}
+
+/// Numbers of turns up to `most`: each third one, or each where there is time for many seeds.
+pub(crate) fn turns(most: usize) -> StepBy<Range<usize>> {
+    (0..most).step_by(if std::env::var_os("OTCTL_SEEDS").is_some() { 1 } else { 3 })
+}
 
 /// Where all is made.
 pub(crate) const LABS: &str = "labs";

@@ -1,20 +1,38 @@
 //! The controller dies at every write: before it, after it, while it is under way, or only the answer is lost. The end is
 //! the same, and nothing in the history is against the rules.
+//!
+//! A creation and a deletion are tried in all of these ways each time; what is longer in one way a write, and in all with
+//! `OTCTL_CRASH_POINTS=all`.
 
-use testbed::sim::{CrashPoints, Order, every_crash_point};
+use testbed::sim::{CrashPoints, Order, Ways, crash_points};
 use testbed::{Sim, World};
 
 use crate::builders::{container, sync, synced_image, workspace};
-use crate::controller::{delete, edit, expect_sound, is_ready, names, slots, told, world_of};
+use crate::controller::{
+    delete, edit, expect_sound, is_ready, names, setting, slots, told, world_of,
+};
+
+/// Of what is long.
+fn ways() -> Ways {
+    match setting("OTCTL_CRASH_POINTS", String::new()).as_str() {
+        "" => Ways::InTurns,
+        "all" => Ways::All,
+        other => panic!("OTCTL_CRASH_POINTS={other}"),
+    }
+}
 
 /// Runs `scenario` with every crash; each run must end like the clean one.
-fn survive(scenario: impl Fn(&mut Sim), is_well: impl Fn(&World) -> bool) -> CrashPoints {
+fn survive(
+    ways: Ways,
+    scenario: impl Fn(&mut Sim),
+    is_well: impl Fn(&World) -> bool,
+) -> CrashPoints {
     let judge = |sim: &Sim| {
         expect_sound(sim);
         assert!(is_well(&sim.world), "{}\n{}", told(&sim.world, "lab"), sim.story);
         assert_eq!(slots(&sim.world), [""; 0], "\n{}", sim.story);
     };
-    every_crash_point(|| world_of(1, Order::Fixed), scenario, judge)
+    crash_points(ways, || world_of(1, Order::Fixed), scenario, judge)
 }
 
 fn create(sim: &mut Sim) {
@@ -25,7 +43,7 @@ fn create(sim: &mut Sim) {
 
 #[test]
 fn a_creation_survives_every_crash() {
-    let tried = survive(create, |world| is_ready(world, "lab"));
+    let tried = survive(Ways::All, create, |world| is_ready(world, "lab"));
     assert!(tried.writes >= 14, "{tried:?}");
 }
 
@@ -37,7 +55,7 @@ fn a_creation_that_makes_its_image_survives_every_crash() {
         sync(&sim.world, "debian", "r1");
         sim.settle();
     };
-    survive(scenario, |world| is_ready(world, "lab"));
+    survive(ways(), scenario, |world| is_ready(world, "lab"));
 }
 
 #[test]
@@ -48,7 +66,7 @@ fn two_lives_on_one_slot_survive_every_crash() {
         }
         sim.settle();
     };
-    survive(scenario, |world| is_ready(world, "lab") && is_ready(world, "next"));
+    survive(ways(), scenario, |world| is_ready(world, "lab") && is_ready(world, "next"));
 }
 
 #[test]
@@ -58,7 +76,7 @@ fn a_deletion_survives_every_crash() {
         delete(&sim.world, "lab");
         sim.settle();
     };
-    survive(scenario, |world| {
+    survive(Ways::All, scenario, |world| {
         ["Workspace", "Service", "Deployment", "NetworkPolicy", "PersistentVolumeClaim"]
             .iter()
             .all(|kind| names(world, kind).is_empty())
@@ -81,7 +99,9 @@ fn the_last_share_in_an_image_survives_every_crash() {
         });
         sim.settle();
     };
-    survive(scenario, |world| names(world, "VMDiskImage").is_empty() && is_ready(world, "next"));
+    survive(ways(), scenario, |world| {
+        names(world, "VMDiskImage").is_empty() && is_ready(world, "next")
+    });
 }
 
 #[test]
@@ -95,7 +115,7 @@ fn an_edit_survives_every_crash() {
         });
         sim.settle();
     };
-    survive(scenario, |world| {
+    survive(ways(), scenario, |world| {
         is_ready(world, "lab") && names(world, "Deployment") == ["lab--api", "lab--web"]
     });
 }
@@ -110,5 +130,5 @@ fn a_suspension_and_a_resume_survive_every_crash() {
         edit(&sim.world, "lab", |spec| spec.suspended = false);
         sim.settle();
     };
-    survive(scenario, |world| is_ready(world, "lab"));
+    survive(ways(), scenario, |world| is_ready(world, "lab"));
 }

@@ -12,7 +12,8 @@ use testbed::{Health, Sim, builders as bed, check};
 
 use crate::builders::{synced_image, workspace};
 use crate::controller::{
-    at, delete, edit, expect_sound, instance, is_ready, make_namespace, names, reason, told, world,
+    at, delete, edit, expect_sound, instance, is_ready, make_namespace, names, reason, told, turns,
+    world,
 };
 
 fn ready() -> Sim {
@@ -59,7 +60,7 @@ fn one_without_isolation_needs_no_finalizer_and_goes_at_once() {
 
 #[test]
 fn it_goes_from_every_state() {
-    for turns in 0..60 {
+    for turns in turns(60) {
         let mut sim = world(Order::Fixed);
         synced_image(&sim.world, "debian");
         workspace("lab").machine("db", "debian").container("api").create(&sim.world);
@@ -74,7 +75,7 @@ fn it_goes_from_every_state() {
 
 #[test]
 fn a_restart_at_each_turn_of_a_deletion_loses_nothing() {
-    for turns in 0..40 {
+    for turns in turns(40) {
         let mut sim = ready();
         delete(&sim.world, "lab");
         (0..turns).for_each(|_| {
