@@ -22,7 +22,8 @@ const LONGEST: u64 = 16 << 10;
 /// Inputs in `cargo xtask ci`, of a target that is quick.
 const INPUTS: u64 = 20_000;
 /// And of those that are not.
-const SLOW: [(&str, u64); 3] = [("decide", 1_000), ("image", 5_000), ("report", 2_000)];
+const SLOW: [(&str, u64); 4] =
+    [("decide", 600), ("image", 5_000), ("report", 2_000), ("workspace", 300)];
 /// Lines shown of what a failed target says.
 const MOST_LINES: usize = 30;
 const CRATE: &str = "crates/fuzz";

@@ -125,3 +125,5 @@ images()
 # Choices have no text of their own: any bytes are a cluster and what happens in it.
 for name in ("one", "two", "three", "four", "five", "six", "seven", "eight"):
     write("decide", name, b"".join(hashlib.sha256(f"{name} {at}".encode()).digest() for at in range(16)))
+for name in ("one", "two", "three", "four", "five", "six", "seven", "eight"):
+    write("workspace", name, b"".join(hashlib.sha256(f"workspace {name} {at}".encode()).digest() for at in range(24)))

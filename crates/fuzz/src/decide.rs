@@ -3,9 +3,9 @@
 //! restart, another controller that takes over. Passes are the product's own, from observe to commit, against the
 //! in-memory world.
 
-mod choices;
+pub(crate) mod choices;
 mod controller;
-mod objects;
+pub(crate) mod objects;
 mod people;
 mod promises;
 

@@ -12,6 +12,7 @@
 //! | [`report`] | termination messages and progress | bounds of what is remembered of them |
 //! | [`source_hosts`] | rules, addresses and urls | nothing dangerous is reached under any spelling, but by its full name |
 //! | [`unpack`] | compressed files | bounded output, the same at the first look and in the end |
+//! | [`workspace`] | Workspaces, ledgers, children and strangers, as anybody may have left them, and what happens next | ownership, the policy before the pods, nothing made without a turn, bounds of every status, rest in the end |
 //!
 //! `cargo xtask fuzz` builds and runs them; `cargo fuzz run -s none --fuzz-dir crates/fuzz TARGET` does too, where
 //! cargo-fuzz is installed. Without a fuzzer a target tries the files it is given: `cargo run -p fuzz --bin TARGET FILE`.
@@ -21,6 +22,7 @@
 //! name begins with `found-` is an input that once broke something, as the fuzzer left it.
 
 pub mod answer;
+mod cluster;
 pub mod decide;
 pub mod duration;
 pub mod image;
@@ -30,6 +32,7 @@ pub mod report;
 mod schema;
 pub mod source_hosts;
 pub mod unpack;
+pub mod workspace;
 
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
@@ -38,7 +41,7 @@ use std::{env, fs, io};
 pub type Check = fn(&[u8]);
 
 /// Every target by its name.
-pub const TARGETS: [(&str, Check); 9] = [
+pub const TARGETS: [(&str, Check); 10] = [
     ("answer", answer::check),
     ("decide", decide::check),
     ("duration", duration::check),
@@ -48,6 +51,7 @@ pub const TARGETS: [(&str, Check); 9] = [
     ("report", report::check),
     ("source_hosts", source_hosts::check),
     ("unpack", unpack::check),
+    ("workspace", workspace::check),
 ];
 
 /// Tries the files that the arguments name.

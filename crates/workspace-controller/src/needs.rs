@@ -10,6 +10,7 @@ use kube::{Resource, ResourceExt};
 use otctl_kit::cluster::Target;
 use otctl_kit::store::{Key, Scoped};
 use otctl_types::condition::Reason;
+use otctl_types::names::LAST_ATTEMPT;
 use otctl_types::workspace::{ImageRetention, VirtualMachine};
 use otctl_types::{VMDiskImage, Workspace};
 
@@ -126,7 +127,8 @@ impl Needs {
             disk.lack(entry)
         });
         let needs_kubevirt = wanted.iter().any(|entry| entry.spec.instance.is_some());
-        of_disk.or_else(|| (needs_kubevirt && !self.has_kubevirt).then(no_kubevirt))
+        let of_machines = || (needs_kubevirt && !self.has_kubevirt).then(no_kubevirt);
+        out_of_numbers(workspace).or(of_disk).or_else(of_machines)
     }
 
     fn disk(&self, workspace: &Workspace, entry: &VirtualMachine) -> Disk {
@@ -157,6 +159,18 @@ impl Needs {
         foreign.extend(strangers.of(&views.machines, &wanted.machines));
         foreign
     }
+}
+
+/// Its next turn would have a number that the API server refuses, of the ledger as a whole: nobody would be admitted.
+fn out_of_numbers(workspace: &Workspace) -> Option<Lack> {
+    let status = workspace.status.as_ref()?;
+    let last = status.last_turn.filter(|last| *last >= LAST_ATTEMPT && status.open_turn.is_none());
+    last.map(|last| Lack {
+        reason: Reason::Rejected,
+        message: format!(
+            "status.lastTurn is {last}, and no turn has a higher number than {LAST_ATTEMPT}; create the workspace again"
+        ),
+    })
 }
 
 /// Machines are asked for, and nothing is there that runs them.

@@ -8,36 +8,36 @@ use serde_json::{Value, json};
 type Field<'b, 'a> = (&'b str, &'b dyn Fn(&mut Choices<'a>) -> Value);
 
 /// What is left of the input.
-pub(super) struct Choices<'a>(Unstructured<'a>);
+pub(crate) struct Choices<'a>(Unstructured<'a>);
 
 impl<'a> Choices<'a> {
-    pub(super) fn new(input: &'a [u8]) -> Self {
+    pub(crate) fn new(input: &'a [u8]) -> Self {
         Self(Unstructured::new(input))
     }
 
-    pub(super) fn are_over(&self) -> bool {
+    pub(crate) fn are_over(&self) -> bool {
         self.0.is_empty()
     }
 
     /// A number below `end`; the first when nothing is left.
-    pub(super) fn below(&mut self, end: usize) -> usize {
+    pub(crate) fn below(&mut self, end: usize) -> usize {
         usize::from(self.byte()) % end.max(1)
     }
 
-    pub(super) fn one_in(&mut self, count: usize) -> bool {
+    pub(crate) fn one_in(&mut self, count: usize) -> bool {
         self.below(count) == 1
     }
 
-    pub(super) fn of<'b, T: ?Sized>(&mut self, all: &[&'b T]) -> &'b T {
+    pub(crate) fn of<'b, T: ?Sized>(&mut self, all: &[&'b T]) -> &'b T {
         all[self.below(all.len())]
     }
 
-    pub(super) fn byte(&mut self) -> u8 {
+    pub(crate) fn byte(&mut self) -> u8 {
         self.0.arbitrary().unwrap_or(0)
     }
 
     /// One of these, or now and then something else.
-    pub(super) fn text(&mut self, usual: &[&str]) -> Value {
+    pub(crate) fn text(&mut self, usual: &[&str]) -> Value {
         if !self.one_in(16) {
             return json!(self.of(usual));
         }
@@ -51,7 +51,7 @@ impl<'a> Choices<'a> {
         }
     }
 
-    pub(super) fn number(&mut self) -> Value {
+    pub(crate) fn number(&mut self) -> Value {
         let odd = [i64::MAX, i64::MIN, -1, i64::from(i32::MAX), 1 << 40, 1_000_000_000];
         match self.below(12) {
             small @ 0..=5 => json!(small),
@@ -60,12 +60,12 @@ impl<'a> Choices<'a> {
     }
 
     /// Of an attempt: what its schema allows, up to the last.
-    pub(super) fn attempt(&mut self) -> Value {
+    pub(crate) fn attempt(&mut self) -> Value {
         json!([1, 2, 3, 5, 10, 11, LAST_ATTEMPT - 1, LAST_ATTEMPT][self.below(8)])
     }
 
     /// Of what is counted in unsigned numbers.
-    pub(super) fn bytes(&mut self) -> Value {
+    pub(crate) fn bytes(&mut self) -> Value {
         json!(
             [0, 1, 4096, 3 << 20, 5 << 30, i64::MAX as u64, u64::MAX, u64::MAX - 4096]
                 [self.below(8)]
@@ -73,7 +73,7 @@ impl<'a> Choices<'a> {
     }
 
     /// Around noon of the first day of 2026, when the world begins.
-    pub(super) fn time(&mut self) -> Value {
+    pub(crate) fn time(&mut self) -> Value {
         let times = [
             "2026-01-01T12:00:00Z",
             "2026-01-01T11:59:00Z",
@@ -88,12 +88,12 @@ impl<'a> Choices<'a> {
         json!(self.of(&times))
     }
 
-    pub(super) fn truth(&mut self) -> Value {
+    pub(crate) fn truth(&mut self) -> Value {
         json!(self.one_in(2))
     }
 
     /// An object of fields, each of which is there or not.
-    pub(super) fn some(&mut self, fields: &[Field<'_, 'a>]) -> Value {
+    pub(crate) fn some(&mut self, fields: &[Field<'_, 'a>]) -> Value {
         let mut object = serde_json::Map::new();
         for (name, make) in fields {
             if self.below(3) > 0 {
@@ -104,7 +104,7 @@ impl<'a> Choices<'a> {
     }
 
     /// Up to so many.
-    pub(super) fn list(&mut self, most: usize, mut make: impl FnMut(&mut Self) -> Value) -> Value {
+    pub(crate) fn list(&mut self, most: usize, mut make: impl FnMut(&mut Self) -> Value) -> Value {
         let count = self.below(most + 1);
         Value::Array((0..count).map(|_| make(self)).collect())
     }

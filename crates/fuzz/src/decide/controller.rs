@@ -1,6 +1,6 @@
 //! One controller process: its views, its two loops, and passes that are made when they are asked for.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use clap::Parser as _;
 use diskimage_controller::Args;
@@ -9,13 +9,8 @@ use diskimage_controller::image::Image;
 use diskimage_controller::progress::Answer;
 use diskimage_controller::queue::{PolicySource, Queue, queue};
 use diskimage_controller::views::{Views, queue_key};
-use futures::FutureExt as _;
-use futures::future::{BoxFuture, ready};
-use otctl_kit::cluster::{ApiError, Cluster, Request};
-use otctl_kit::driver::pass;
-use otctl_kit::error::{Category, Error};
+use otctl_kit::cluster::Cluster;
 use otctl_kit::reconciler::Reconciler;
-use otctl_kit::report::Outcome;
 use otctl_kit::store::Key;
 use otctl_types::names::{DEFAULT_NAMESPACE, DEFAULT_POLICY_NAME};
 use serde_json::json;
@@ -24,56 +19,12 @@ use testbed::clock::VirtualClock;
 use testbed::{Feed, World};
 
 use super::choices::Choices;
-use super::promises::CONTROLLER;
-
-/// Answers at once, and truly but for one request now and then.
-struct Direct {
-    world: World,
-    trouble: Arc<Mutex<Option<Trouble>>>,
-}
-
-/// What becomes of the request after so many others.
-#[derive(Clone, Copy)]
-struct Trouble {
-    others: usize,
-    is_carried_out: bool,
-}
-
-impl Direct {
-    fn answer(&self, request: Request) -> Result<otctl_kit::cluster::Answer, ApiError> {
-        let answer = |request| self.world.request(CONTROLLER, request);
-        let mut trouble = self.trouble.lock().expect("nobody panics while it is held");
-        match trouble.as_mut() {
-            Some(Trouble { others: 0, is_carried_out }) => {
-                if *is_carried_out {
-                    drop(answer(request));
-                }
-                *trouble = None;
-                Err(ApiError::Unknown { detail: "the answer was lost".to_owned() })
-            }
-            Some(Trouble { others, .. }) => {
-                *others -= 1;
-                answer(request)
-            }
-            None => answer(request),
-        }
-    }
-}
-
-impl Cluster for Direct {
-    fn call(
-        &self,
-        request: Request,
-    ) -> BoxFuture<'_, Result<otctl_kit::cluster::Answer, ApiError>> {
-        Box::pin(ready(self.answer(request)))
-    }
-}
+use crate::cluster::{Direct, make};
 
 pub(super) struct Controller {
     world: World,
     clock: VirtualClock,
-    cluster: Arc<dyn Cluster>,
-    trouble: Arc<Mutex<Option<Trouble>>>,
+    direct: Arc<Direct>,
     feeds: Vec<Feed>,
     queue: Linted<Queue>,
     image: Linted<Image>,
@@ -83,9 +34,8 @@ pub(super) struct Controller {
 impl Controller {
     /// Started just now: it has seen what is there.
     pub(super) fn new(world: &World, clock: &VirtualClock) -> Self {
-        let trouble = Arc::default();
-        let direct = Direct { world: world.clone(), trouble: Arc::clone(&trouble) };
-        let cluster: Arc<dyn Cluster> = Arc::new(direct);
+        let direct = Arc::new(Direct::new(world));
+        let cluster: Arc<dyn Cluster> = direct.clone();
         let (views, talk) = (Views::default(), Correspondence::default());
         let policy = PolicySource {
             namespace: DEFAULT_NAMESPACE.to_owned(),
@@ -108,7 +58,7 @@ impl Controller {
         feeds.iter_mut().for_each(|feed| feed.relist(world));
         let (world, clock) = (world.clone(), clock.clone());
         let (queue, image) = (Linted(queue), Linted(image));
-        Self { world, clock, cluster, trouble, feeds, queue, image, talk }
+        Self { world, clock, direct, feeds, queue, image, talk }
     }
 
     /// Of the queue, or of one of the images.
@@ -126,14 +76,8 @@ impl Controller {
         }
     }
 
-    /// A pass that panics, or that fails for a reason of ours, is a finding; one whose view is old is not.
     fn make<R: Reconciler>(&self, reconciler: &R, key: &Key) {
-        let passed = pass(reconciler, &*self.cluster, key, &self.clock);
-        let passed = passed.now_or_never().expect("the world answers at once");
-        let is_defect =
-            matches!(passed.outcome, Outcome::Failed(Category::Internal | Category::Panicked));
-        let why = passed.error.as_ref().map(Error::chain).unwrap_or_default();
-        assert!(!is_defect, "{} of {key}, {}: {why}", R::NAME, passed.verdict);
+        make(reconciler, &*self.direct, key, &self.clock);
     }
 
     fn images(&self) -> Vec<Key> {
@@ -153,13 +97,12 @@ impl Controller {
 
     /// The request after so many others is lost, or its answer is.
     pub(super) fn be_in_trouble(&self, others: usize, is_carried_out: bool) {
-        let trouble = Some(Trouble { others, is_carried_out });
-        *self.trouble.lock().expect("nobody panics while it is held") = trouble;
+        self.direct.be_in_trouble(others, is_carried_out);
     }
 
     /// Every request is answered again.
     pub(super) fn be_out_of_trouble(&self) {
-        *self.trouble.lock().expect("nobody panics while it is held") = None;
+        self.direct.be_out_of_trouble();
     }
 
     /// An import tells how far it is, or says nothing.

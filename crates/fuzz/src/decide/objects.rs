@@ -70,7 +70,7 @@ pub(super) fn populate(world: &World, choices: &mut Choices<'_>) {
 }
 
 /// Creates an object that the API server would take for one of this kind; others never come to a controller.
-fn create<K: DeserializeOwned>(world: &World, object: Value) -> Option<Value> {
+pub(crate) fn create<K: DeserializeOwned>(world: &World, object: Value) -> Option<Value> {
     let metadata = &object["metadata"];
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let key = Key::new(&text(&metadata["namespace"]), &text(&metadata["name"]));

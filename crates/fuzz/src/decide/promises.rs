@@ -16,10 +16,9 @@ use serde_json::{Value, json};
 use testbed::World;
 use testbed::world::{Id, Verb, Version};
 
+use crate::cluster::CONTROLLER;
 use crate::schema;
 
-/// Who the controller is in the history.
-pub(super) const CONTROLLER: &str = "controller";
 /// Kinds that are made for an image and owned by it.
 const CHILDREN: [&str; 3] = ["Job", "PersistentVolumeClaim", "VolumeSnapshot"];
 

@@ -67,6 +67,22 @@ fn who_waits_is_told_how_many_were_there_before() {
     assert_eq!(message("c"), "waits for a slot, 1 workspace was there before it");
 }
 
+/// The API server would refuse the ledger as a whole, and with it everybody's turn.
+#[test]
+fn one_that_has_no_number_left_keeps_nobody_from_a_turn() {
+    let mut sim = world_of(1, Order::Fixed);
+    workspace("a").container("api").create(&sim.world);
+    sim.world.edit("Workspace", &testbed::builders::key("a"), |it| {
+        it["status"] = json!({"lastTurn": otctl_types::names::LAST_ATTEMPT});
+    });
+    workspace("b").container("api").create(&sim.world);
+    sim.settle();
+    assert!(is_ready(&sim.world, "b"), "\n{}", sim.story);
+    assert_eq!(reason(&sim.world, "a", condition::ADMITTED), "Rejected");
+    assert!(told(&sim.world, "a").contains("create the workspace again"), "\n{}", sim.story);
+    assert_eq!(slots(&sim.world), [""; 0]);
+}
+
 #[test]
 fn the_limit_is_live_and_garbage_keeps_the_last_good_one() {
     let mut sim = world_of(2, Order::Fixed);

@@ -56,6 +56,15 @@ fn an_image_that_is_not_there_keeps_it_from_a_slot() {
 }
 
 #[test]
+fn numbers_of_turns_end() {
+    let last = otctl_types::names::LAST_ATTEMPT;
+    check(workspace().ticket("3").turns(last - 1), "wait: line");
+    check(workspace().ticket("3").turns(last - 1).slot(last), &format!("open {last}"));
+    check(workspace().ticket("3").turns(last), "wait: Rejected");
+    check(workspace().open(last), "Building");
+}
+
+#[test]
 fn an_image_that_it_can_make_is_work() {
     let brings = |facts: Facts| {
         facts.ticket("3").entry_of("db", |entry| entry.spec.image = Some(spec_of_image()))

@@ -1,0 +1,208 @@
+//! What must hold of every write of the controller, whatever was there before it: nothing of strangers is touched, the
+//! policy comes before the pods, no workload without a turn, no slot above the limit, every status within the bounds of
+//! its schema. A controller that has not heard the news yet acts on what was so once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use otctl_types::names::{
+    ENTRY_LABEL, MADE_BY_ANNOTATION, MADE_BY_WORKSPACE, OWNER_LABEL, WORKSPACE_FINALIZER,
+};
+use serde_json::Value;
+use testbed::World;
+use testbed::world::{Id, Verb, Version};
+
+use crate::cluster::CONTROLLER;
+use crate::schema;
+
+const CHILDREN: [&str; 5] =
+    ["Service", "Deployment", "NetworkPolicy", "VirtualMachine", "PersistentVolumeClaim"];
+
+/// The cluster as it was at the last look, and what was so once.
+pub(super) struct Promises {
+    seen: usize,
+    live: BTreeMap<Id, Value>,
+    /// UIDs of the Workspaces that there ever were.
+    workspaces: BTreeSet<String>,
+    /// UIDs of those that were ever to be isolated by a policy that was there, or not to be isolated.
+    guarded: BTreeSet<String>,
+    /// UIDs of those that ever had an open turn.
+    opened: BTreeSet<String>,
+    /// UIDs of those that ever had given their entry a start, and the entry.
+    started: BTreeSet<(String, String)>,
+}
+
+impl Promises {
+    pub(super) fn of(world: &World) -> Self {
+        let mut promises = Self {
+            seen: 0,
+            live: BTreeMap::new(),
+            workspaces: BTreeSet::new(),
+            guarded: BTreeSet::new(),
+            opened: BTreeSet::new(),
+            started: BTreeSet::new(),
+        };
+        promises.check(world);
+        promises
+    }
+
+    /// Looks at everything that was written since the last look.
+    pub(super) fn check(&mut self, world: &World) {
+        let news = world.history(|history| history[self.seen..].to_vec());
+        self.seen += news.len();
+        for version in news {
+            if version.by == CONTROLLER {
+                self.check_write(&version);
+            }
+            self.learn(&version);
+        }
+    }
+
+    pub(super) fn last_writes(&self, world: &World) -> String {
+        let line = |version: &Version| {
+            format!("{:?} {} {}", version.verb, version.id, version.object["status"])
+        };
+        world.history(|history| {
+            let ours = history.iter().rev().filter(|version| version.by == CONTROLLER);
+            ours.take(4).map(line).collect::<Vec<_>>().join("; ")
+        })
+    }
+
+    fn learn(&mut self, version: &Version) {
+        let (id, object) = (&version.id, &version.object);
+        match id.kind.as_str() {
+            "Workspace" => self.learn_workspace(object),
+            "NetworkPolicy" if !version.is_removal() => {
+                let owner = controller(object).map(|owner| text(&owner["uid"]).to_owned());
+                let label = text(&object["metadata"]["labels"][OWNER_LABEL]).to_owned();
+                self.guarded.extend(owner.into_iter().chain([label]));
+            }
+            _ => {}
+        }
+        if version.is_removal() {
+            self.live.remove(id);
+        } else {
+            self.live.insert(id.clone(), object.clone());
+        }
+    }
+
+    fn learn_workspace(&mut self, object: &Value) {
+        let (uid, status) = (text(&object["metadata"]["uid"]).to_owned(), &object["status"]);
+        if object["spec"]["network"]["isolate"] == false {
+            self.guarded.insert(uid.clone());
+        }
+        if !status["openTurn"].is_null() {
+            self.opened.insert(uid.clone());
+        }
+        let started = items(&status["startedParts"]).iter();
+        self.started.extend(started.map(|entry| (uid.clone(), text(entry).to_owned())));
+        self.workspaces.insert(uid);
+    }
+
+    fn check_write(&self, version: &Version) {
+        let (id, object) = (&version.id, &version.object);
+        let before = self.live.get(id);
+        match (id.kind.as_str(), version.verb) {
+            ("Workspace" | "AdmissionQueue", Verb::Status) => self.check_status(version, before),
+            ("AdmissionQueue", Verb::Created) | ("Event", _) => {}
+            ("Workspace", Verb::Update | Verb::Removed) => {
+                check_finalizers(id, before.unwrap_or(&Value::Null), object)
+            }
+            ("VMDiskImage", Verb::Created) => check_made_by(id, object),
+            ("VMDiskImage", Verb::Applied) => check_made_by(id, before.unwrap_or(&Value::Null)),
+            ("VMDiskImage", Verb::Deleting | Verb::Removed) => {
+                let image = before.unwrap_or(&Value::Null);
+                check_made_by(id, image);
+                let owners = items(&image["metadata"]["ownerReferences"]);
+                assert!(owners.len() <= 1, "{id} has other owners: {owners:?}");
+            }
+            (kind, Verb::Created) if CHILDREN.contains(&kind) => self.check_made(id, object),
+            (kind, _) if CHILDREN.contains(&kind) => {
+                let before = before.unwrap_or_else(|| panic!("{id} was not there"));
+                assert!(self.is_ours(before), "{id} is not ours: {}", before["metadata"]);
+            }
+            (_, verb) => panic!("{id}: {verb:?} is none of the controller's business"),
+        }
+    }
+
+    /// It is controlled by a Workspace; or nobody owns it, and it carries the UID of one as our label.
+    fn is_ours(&self, object: &Value) -> bool {
+        let owners = items(&object["metadata"]["ownerReferences"]);
+        match controller(object) {
+            Some(owner) => self.workspaces.contains(text(&owner["uid"])),
+            None => {
+                let label = &object["metadata"]["labels"][OWNER_LABEL];
+                owners.is_empty() && self.workspaces.contains(text(label))
+            }
+        }
+    }
+
+    fn check_made(&self, id: &Id, object: &Value) {
+        let uid = controller(object).map(|owner| text(&owner["uid"]).to_owned());
+        let uid = uid.filter(|uid| self.workspaces.contains(uid));
+        let uid = uid.unwrap_or_else(|| panic!("{id} was made for nobody who was ever there"));
+        if !["Deployment", "VirtualMachine"].contains(&id.kind.as_str()) {
+            return;
+        }
+        assert!(self.guarded.contains(&uid), "{id} was made, and its policy never was");
+        let entry = text(&object["metadata"]["labels"][ENTRY_LABEL]).to_owned();
+        let is_paid = self.opened.contains(&uid) || self.started.contains(&(uid, entry));
+        assert!(is_paid, "{id} was made without a turn");
+    }
+
+    fn check_status(&self, version: &Version, before: Option<&Value>) {
+        let (id, status) = (&version.id, &version.object["status"]);
+        let problems = schema::problems(&id.kind, status);
+        assert!(problems.is_empty(), "{id}: {}", problems.join("; "));
+        let before = before.map_or(&Value::Null, |before| &before["status"]);
+        if id.kind == "AdmissionQueue" {
+            return self.check_ledger(status, before);
+        }
+        let last = |status: &Value| status["lastTurn"].as_i64().unwrap_or(0);
+        assert!(last(status) >= last(before), "{id}: the number of the last turn fell");
+    }
+
+    /// Whoever is new in the ledger, and has no turn on record, was admitted: there is room.
+    fn check_ledger(&self, status: &Value, before: &Value) {
+        let slot = |entry: &Value| (text(&entry["uid"]).to_owned(), entry["attempt"].clone());
+        let held: Vec<_> = items(&before["active"]).iter().map(slot).collect();
+        let active = items(&status["active"]);
+        let is_admitted =
+            |new: &(String, Value)| !held.contains(new) && !self.opened.contains(&new.0);
+        let admitted: Vec<_> = active.iter().map(slot).filter(is_admitted).collect();
+        let limit = status["limit"].as_u64().unwrap_or(0);
+        let has_room = active.len() as u64 <= limit;
+        assert!(
+            admitted.is_empty() || has_room,
+            "{admitted:?} admitted, {} of {limit} active",
+            active.len()
+        );
+    }
+}
+
+/// Nothing but our finalizer comes or goes.
+fn check_finalizers(id: &Id, before: &Value, after: &Value) {
+    assert_eq!(before["spec"], after["spec"], "{id}: its spec is people's");
+    let others = |object: &Value| -> Vec<String> {
+        let all = items(&object["metadata"]["finalizers"]).iter().map(text).map(str::to_owned);
+        all.filter(|finalizer| finalizer != WORKSPACE_FINALIZER).collect()
+    };
+    assert_eq!(others(before), others(after), "{id}: others' finalizers are theirs");
+}
+
+fn check_made_by(id: &Id, image: &Value) {
+    let made_by = &image["metadata"]["annotations"][MADE_BY_ANNOTATION];
+    assert_eq!(made_by, MADE_BY_WORKSPACE, "{id} is no Workspace's");
+}
+
+fn controller(object: &Value) -> Option<&Value> {
+    let owners = items(&object["metadata"]["ownerReferences"]).iter();
+    owners.into_iter().find(|owner| owner["controller"] == true)
+}
+
+fn items(value: &Value) -> &[Value] {
+    value.as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
