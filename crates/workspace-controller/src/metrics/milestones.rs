@@ -45,6 +45,8 @@ pub enum End {
     Ready,
     /// `provisioningTimeout` of the policy was over before.
     TimedOut,
+    /// The API server calls something of it invalid.
+    Refused,
     /// Nothing could be done in it: its disk images are waited for, its namespace takes nothing, it cannot be acted on.
     GivenBack,
     /// It was suspended or deleted.
@@ -53,7 +55,8 @@ pub enum End {
 
 impl End {
     /// Every one.
-    pub const ALL: [Self; 4] = [Self::Ready, Self::TimedOut, Self::GivenBack, Self::Stopped];
+    pub const ALL: [Self; 5] =
+        [Self::Ready, Self::TimedOut, Self::Refused, Self::GivenBack, Self::Stopped];
 
     /// The value of the label.
     #[must_use]
@@ -61,6 +64,7 @@ impl End {
         match self {
             Self::Ready => "ready",
             Self::TimedOut => "timed_out",
+            Self::Refused => "refused",
             Self::GivenBack => "given_back",
             Self::Stopped => "stopped",
         }
@@ -211,6 +215,7 @@ fn end_of_turn(after: &WorkspaceStatus) -> End {
     match (after.ticket.is_some(), parts) {
         _ if is_stopped => End::Stopped,
         (true, _) => End::GivenBack,
+        _ if condition::is_true(&after.conditions, condition::STALLED) => End::Refused,
         (false, Some((ready, all))) if ready == all => End::Ready,
         (false, _) => End::TimedOut,
     }

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::observe::Observed;
 use super::status::{Standing, Trouble, is_news, is_on_its_way, overdue_at, render};
-use super::verdict::{self, Verdict, judge};
+use super::verdict::{self, Start, Verdict, judge};
 use super::works;
 use crate::images::Lack;
 use crate::parts;
@@ -40,7 +40,13 @@ pub fn refused(
 ) -> Option<WorkspaceStatus> {
     let workspace = observed.workspace.as_ref()?;
     let pass = Pass { workspace, observed, now };
-    let verdict = judge(observed, now);
+    let judged = judge(observed, now);
+    // What is called invalid is refused again until somebody changes something: a slot pays for work.
+    let is_invalid = matches!(refusal.cause, RefusalCause::Api(ApiError::Invalid { .. }));
+    let verdict = match judged {
+        Verdict::Opening(_) | Verdict::Building if is_invalid => Verdict::Settling(Start::Refused),
+        judged => judged,
+    };
     let trouble = Some(trouble_of(refusal));
     let standing = Standing { trouble, ..pass.standing(&verdict, &[]) };
     Some(pass.render(&verdict, &standing))
@@ -137,7 +143,7 @@ impl Pass<'_> {
                 let of_entry = || self.observed.entry.as_ref().map(|entry| entry.ticket.clone());
                 memory.ticket = memory.ticket.or_else(of_entry);
             }
-            Verdict::Settling { .. } => {
+            Verdict::Settling(_) => {
                 memory.started_parts = names;
                 (memory.ticket, memory.queued_at) = (None, None);
             }
@@ -170,7 +176,7 @@ impl Pass<'_> {
             | Verdict::Unticketed
             | Verdict::Waiting(_)
             | Verdict::Yielding(_)
-            | Verdict::Settling { .. }
+            | Verdict::Settling(_)
             | Verdict::Tending => None,
         };
         of_turn.map_or(Next::Wait, Next::At)
@@ -194,7 +200,7 @@ impl Pass<'_> {
     /// takes too long to start. What somebody changes is not broken.
     fn notices(&self, verdict: &Verdict, after: &WorkspaceStatus) -> Vec<Notice> {
         let before = self.workspace.status.as_ref().and_then(|status| status.phase);
-        let is_late = *verdict == Verdict::Settling { is_late: true };
+        let is_late = *verdict == Verdict::Settling(Start::Late);
         if after.phase == before && !is_late {
             return Vec::new();
         }

@@ -111,9 +111,11 @@ impl Sight<'_> {
     fn admitted(&self) -> Finding {
         match &self.standing.verdict {
             Verdict::Opening(_) | Verdict::Building => Finding::new(true, Reason::Admitted, ""),
-            Verdict::Settling { .. } | Verdict::Tending => {
-                Finding::new(true, Reason::Admitted, "no slot is needed any more")
-            }
+            Verdict::Settling(_) | Verdict::Tending => Finding::new(
+                true,
+                Reason::Admitted,
+                "its start is over: no slot is needed any more",
+            ),
             Verdict::Waiting(Wait::Line) => self.in_line(),
             Verdict::Waiting(Wait::Paused) => Finding::new(
                 false,

@@ -42,13 +42,21 @@ pub enum Verdict {
     Building,
     /// Its turn is over, since nothing is left to do in it but to wait.
     Yielding(Lack),
-    /// Its turn is over: everything is ready, or has had the time that a start has.
-    Settling {
-        /// Whether it took too long.
-        is_late: bool,
-    },
+    /// Its turn is over, and with it the first start of everything.
+    Settling(Start),
     /// Everything has had its start.
     Tending,
+}
+
+/// How a start went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// Everything is ready.
+    Ready,
+    /// It has had the time that a start has.
+    Late,
+    /// The API server calls something of it invalid.
+    Refused,
 }
 
 /// Why a workspace has no slot.
@@ -75,8 +83,9 @@ impl Verdict {
             Self::Opening(_) => "Opening",
             Self::Building => "Building",
             Self::Yielding(_) => "Yielding",
-            Self::Settling { is_late: false } => "Ready",
-            Self::Settling { is_late: true } => "Late",
+            Self::Settling(Start::Ready) => "Ready",
+            Self::Settling(Start::Late) => "Late",
+            Self::Settling(Start::Refused) => "Refused",
             Self::Tending => "Tending",
         }
     }
@@ -103,7 +112,7 @@ pub fn judge(observed: &Observed, now: Timestamp) -> Verdict {
     }
     let is_open = workspace.status.as_ref().is_some_and(|status| status.open_turn.is_some());
     if parts::unstarted(workspace).next().is_none() {
-        return if is_open { Verdict::Settling { is_late: false } } else { Verdict::Tending };
+        return if is_open { Verdict::Settling(Start::Ready) } else { Verdict::Tending };
     }
     match (is_open, held(observed), obstacle(workspace, observed)) {
         (true, _, Some(lack)) => Verdict::Yielding(lack),
@@ -126,10 +135,10 @@ fn is_new(workspace: &Workspace) -> bool {
 
 fn building(workspace: &Workspace, observed: &Observed, now: Timestamp) -> Verdict {
     if works::is_all_ready(observed) {
-        return Verdict::Settling { is_late: false };
+        return Verdict::Settling(Start::Ready);
     }
     let is_late = deadline(workspace, observed).is_some_and(|at| at <= now);
-    if is_late { Verdict::Settling { is_late: true } } else { Verdict::Building }
+    if is_late { Verdict::Settling(Start::Late) } else { Verdict::Building }
 }
 
 /// Until when the open turn may last.

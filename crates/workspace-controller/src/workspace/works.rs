@@ -46,7 +46,7 @@ pub fn works(workspace: &Workspace, observed: &Observed, verdict: &Verdict) -> V
         Verdict::Gone | Verdict::Unticketed => Vec::new(),
         Verdict::Leaving => departure(workspace, observed),
         Verdict::Invalid(lack) if lack.reason == Reason::NamespaceNotAllowed => Vec::new(),
-        Verdict::Opening(_) | Verdict::Building | Verdict::Settling { .. } => of(&|_| true),
+        Verdict::Opening(_) | Verdict::Building | Verdict::Settling(_) => of(&|_| true),
         Verdict::Suspended => of(&|entry| observed.has_child(entry)),
         Verdict::Invalid(_) | Verdict::Waiting(_) | Verdict::Yielding(_) | Verdict::Tending => {
             of(&|entry| started.contains(entry))
@@ -84,28 +84,39 @@ impl<'a> Works<'a> {
 
     fn writes(&self) -> Vec<Write> {
         let mut writes = Vec::new();
-        writes.extend(self.network());
+        let network = self.network();
+        let may_run = self.may_run(network.as_ref());
+        writes.extend(network);
+        // First what goes: it may hold what is asked for next, and is not to wait for what is refused.
+        writes.extend(self.removals());
         writes.extend(self.images());
         let startable = self.startable();
         writes.extend(self.services(&startable));
         let mut workloads = Vec::new();
-        if self.have_addresses(&startable) {
+        if may_run && self.have_addresses(&startable) {
             workloads.extend(self.deployments(&startable));
             workloads.extend(self.machines(&startable));
         }
         writes.extend(self.finalizer(workloads.iter().any(is_new)));
         writes.extend(workloads);
-        writes.extend(self.removals());
         // A namespace that goes, or is gone, takes nothing new.
         let is_firm = self.observed.ground == Ground::Firm;
         writes.retain(|write| is_firm || !is_new(write));
         writes
     }
 
+    /// Whether what is written may make pods: not while their policy is missing and its name is somebody else's.
+    fn may_run(&self, network: Option<&Write>) -> bool {
+        let is_guarded = own_policy(self.observed).is_some() || network.is_some_and(is_new);
+        !self.workspace.spec.network.isolate || self.is_stopped || is_guarded
+    }
+
     /// The active entries that nothing holds back: while a disk is waited for that a first start needs, only those that were
-    /// made before. What was made has a Service.
+    /// made before. What was made has had its start, or has a Service.
     fn startable(&self) -> BTreeSet<&'a str> {
-        let is_made = |entry: &str| self.observed.service(entry).is_some();
+        let started = parts::started(self.workspace);
+        let is_made =
+            |entry: &str| started.contains(entry) || self.observed.service(entry).is_some();
         let is_awaited = |entry: &MachineEntry| {
             let disk = self.observed.needs.disks.get(&entry.name);
             !is_made(&entry.name) && !disk.is_some_and(Disk::is_there)

@@ -1,8 +1,10 @@
 //! Edits: an added entry takes a turn, a removed one goes, a changed one is rolled, and the others are not touched.
 
+use otctl_kit::plan::Propagation;
 use otctl_types::condition;
 use otctl_types::workspace::ContainerPort;
 use serde_json::{Value, json};
+use testbed::fault::at as call;
 use testbed::sim::Order;
 use testbed::{Health, Sim};
 
@@ -10,6 +12,7 @@ use crate::builders::{container, image, instance, machine, sync, synced_image, w
 use crate::controller::{
     at, edit, expect_sound, is_ready, names, reason, slots, status, told, versions, world, world_of,
 };
+use crate::faults::refusal;
 
 /// A workspace with a machine and two containers, Ready.
 fn ready() -> Sim {
@@ -46,6 +49,37 @@ fn an_added_entry_takes_a_turn_and_touches_no_other_child() {
     assert_eq!(untouched(&sim, &before), all_but(&before, &[]));
     assert!(pods.iter().all(|pod| names(&sim.world, "Pod").contains(pod)), "nothing is restarted");
     expect_sound(&sim);
+}
+
+#[test]
+fn what_is_removed_goes_though_what_is_added_is_refused() {
+    let refused = call("write Service labs/lab--new").always().then(refusal(422, "Invalid", "no"));
+    let mut sim = world(Order::Fixed).with_fault(refused);
+    workspace("lab").container("api").container("web").create(&sim.world);
+    sim.settle();
+    edit(&sim.world, "lab", |spec| {
+        spec.containers = vec![spec.containers[0].clone(), container("new")];
+    });
+    sim.run_until("it is told", |world| reason(world, "lab", condition::READY) == "Rejected");
+    sim.run_until("it is gone", |world| names(world, "Deployment") == ["lab--api"]);
+    assert_eq!(names(&sim.world, "Service"), ["lab--api"], "\n{}", sim.story);
+}
+
+#[test]
+fn what_had_its_start_is_made_again_while_an_added_machine_waits_for_its_disk() {
+    let mut sim = ready();
+    image(&sim.world, "other");
+    edit(&sim.world, "lab", |spec| {
+        spec.virtual_machines.push(machine("new", "other", Some(instance())));
+    });
+    sim.settle();
+    for kind in ["Service", "Deployment"] {
+        sim.world.delete(kind, &at("lab--api"), Propagation::Background);
+    }
+    sim.settle();
+    for kind in ["Service", "Deployment"] {
+        assert!(sim.world.get(kind, &at("lab--api")).is_some(), "{kind}\n{}", sim.story);
+    }
 }
 
 #[test]

@@ -7,9 +7,9 @@ use testbed::sim::Order;
 use testbed::{Fault, Sim, check};
 
 use crate::builders::{synced_image, workspace};
-use crate::controller::{is_ready, reason, slots, told, world_of};
+use crate::controller::{is_ready, reason, slots, status, told, world_of};
 
-fn refusal(status: u16, reason: &str, message: &str) -> What {
+pub(crate) fn refusal(status: u16, reason: &str, message: &str) -> What {
     let body = format!(
         r#"{{"kind":"Status","apiVersion":"v1","status":"Failure","message":"{message}","reason":"{reason}","code":{status}}}"#
     );
@@ -52,6 +52,25 @@ fn what_the_api_server_calls_invalid_is_a_failure_in_its_words() {
     assert!(told(&sim.world, "lab").starts_with("Failed (Rejected"), "{}", told(&sim.world, "lab"));
     sim.settle();
     assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
+}
+
+/// The API server says the same whenever it is asked: a slot pays for work.
+#[test]
+fn what_the_api_server_calls_invalid_gives_its_slot_back_at_once_and_heals_without_one() {
+    let refused = refusal(422, "Invalid", "Service is invalid: spec: no such thing");
+    let fault = call("write Service labs/lab--api").times(5).then(refused);
+    let mut sim = world_of(1, Order::Fixed).with_fault(fault);
+    workspace("lab").container("api").create(&sim.world);
+    workspace("next").container("api").create(&sim.world);
+    let started = sim.world.clock().now();
+    sim.run_until("next is ready", |world| is_ready(world, "next"));
+    let took = sim.world.clock().now().duration_since(started);
+    assert!(took.as_secs() < 60, "{took:?}\n{}", sim.story);
+    assert!(told(&sim.world, "lab").starts_with("Failed (Rejected"), "{}", told(&sim.world, "lab"));
+    sim.settle();
+    assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
+    assert_eq!(status(&sim.world, "lab").last_turn, Some(1), "it took no other slot");
+    check::expect_none(&check::whole_history_of_workspaces(&sim.world));
 }
 
 #[test]

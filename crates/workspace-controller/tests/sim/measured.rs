@@ -57,6 +57,7 @@ impl Counted {
             admissions: count("otctl_workspace_queue_wait_seconds_count"),
             ready: turns("ready"),
             timed_out: turns("timed_out"),
+            refused: turns("refused"),
             given_back: turns("given_back"),
             stopped: turns("stopped"),
             created: ready("creation"),
@@ -73,6 +74,7 @@ struct Truth {
     /// Turns by their end.
     ready: u64,
     timed_out: u64,
+    refused: u64,
     given_back: u64,
     stopped: u64,
     /// Workspaces that became ready for the first time, and were neither suspended nor Failed before.
@@ -125,13 +127,14 @@ impl Truth {
             _ if status.started_parts.is_empty() => &mut self.given_back,
             _ if status.ticket.is_some() => &mut self.given_back,
             _ if containers && machines => &mut self.ready,
+            "Rejected" => &mut self.refused,
             _ => &mut self.timed_out,
         };
         *end += 1;
     }
 
     fn ends(&self) -> u64 {
-        self.ready + self.timed_out + self.given_back + self.stopped
+        self.ready + self.timed_out + self.refused + self.given_back + self.stopped
     }
 
     fn fits_into(&self, other: &Self) -> bool {
@@ -139,6 +142,7 @@ impl Truth {
             (self.admissions, other.admissions),
             (self.ready, other.ready),
             (self.timed_out, other.timed_out),
+            (self.refused, other.refused),
             (self.given_back, other.given_back),
             (self.stopped, other.stopped),
             (self.created, other.created),

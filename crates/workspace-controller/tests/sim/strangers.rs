@@ -124,6 +124,30 @@ fn a_conflict_of_an_added_entry_stops_nothing_that_runs_and_heals_its_neighbours
     assert_eq!(slots(&sim.world), [""; 0]);
 }
 
+/// Its pods would be open to everybody.
+#[test]
+fn nothing_that_runs_pods_is_made_while_the_name_of_the_policy_is_somebody_elses() {
+    let mut sim = world_of(1, Order::Fixed);
+    synced_image(&sim.world, "debian");
+    workspace("lab").machine("db", "debian").container("api").create(&sim.world);
+    sim.settle();
+    sim.world.delete("NetworkPolicy", &at("lab--network"), Propagation::Background);
+    stranger(&sim, "NetworkPolicy", "lab--network");
+    sim.world.delete("Deployment", &at("lab--api"), Propagation::Background);
+    edit(&sim.world, "lab", |spec| spec.containers[0].replicas = 2);
+    sim.settle();
+    assert_eq!(reason(&sim.world, "lab", condition::READY), "NameConflict", "\n{}", sim.story);
+    assert_eq!(names(&sim.world, "Deployment"), [""; 0], "\n{}", sim.story);
+    edit(&sim.world, "lab", |spec| spec.suspended = true);
+    sim.settle();
+    assert_eq!(names(&sim.world, "Pod"), [""; 0], "what runs is stopped all the same");
+    edit(&sim.world, "lab", |spec| spec.suspended = false);
+    sim.world.delete("NetworkPolicy", &at("lab--network"), Propagation::Background);
+    sim.settle();
+    assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
+    assert_eq!(names(&sim.world, "Pod").len(), 3, "\n{}", sim.story);
+}
+
 #[test]
 fn an_object_that_comes_to_a_name_between_two_looks_is_not_taken_over() {
     for (kind, name) in CHILDREN {

@@ -196,6 +196,12 @@ fn a_start_that_takes_too_long_is_ready_in_the_end() {
 }
 
 #[test]
+fn a_turn_ends_when_the_api_server_calls_something_invalid() {
+    let failed = queued().opened(1, 3).settled("0/1").with("Stalled", "True", "Rejected", 4);
+    check(&[queued().opened(1, 3), failed], &["ended refused"]);
+}
+
+#[test]
 fn a_person_who_suspends_or_deletes_it_stops_its_turn() {
     let open = queued().opened(1, 3);
     check(&[open.clone(), open.clone().suspended(4)], &["ended stopped"]);

@@ -83,7 +83,7 @@ fn admitted() {
     );
     check(waiting().slot(1), "True Admitted");
     check(workspace().open(1), "True Admitted");
-    check(ready(), "True Admitted: no slot is needed any more");
+    check(ready(), "True Admitted: its start is over: no slot is needed any more");
     check(
         with_machine().ticket("1").image_in(Phase::Syncing),
         "False AwaitingImages: VMDiskImage 'debian' is waited for: Syncing: the words of the image",

@@ -5,7 +5,7 @@ use kube::ResourceExt;
 use otctl_kit::plan::Write;
 use otctl_types::Workspace;
 
-use super::write::{delete, finalize, stays};
+use super::write::{delete, delete_after_pods, finalize, stays};
 use super::{Works, own_policy};
 use crate::kin::{self, Wanted};
 use crate::workspace::observe::Observed;
@@ -31,7 +31,7 @@ fn of_workloads(observed: &Observed, keep: &Wanted, because: &'static str) -> Ve
     let mut writes: Vec<Write> = machines.map(|it| delete(it, because)).collect();
     let deployments = observed.deployments.iter().map(|it| &**it).filter(|it| stays(*it));
     let deployments = deployments.filter(|it| !keep.deployments.contains(&it.name_any()));
-    writes.extend(deployments.map(|it| delete(it, because)));
+    writes.extend(deployments.map(|it| delete_after_pods(it, because)));
     let services = observed.services.iter().map(|it| &**it).filter(|it| stays(*it));
     let services = services.filter(|it| !keep.services.contains(&it.name_any()));
     writes.extend(services.map(|it| delete(it, because)));

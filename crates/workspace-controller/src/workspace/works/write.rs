@@ -76,6 +76,19 @@ pub(super) fn delete<K: Resource<DynamicType = ()>>(object: &K, because: &'stati
     Write { action, because }
 }
 
+/// Deletes an object once what it made is gone: a set of pods that outlives it may make another one, which nobody would
+/// know of, and the policy would go before it.
+pub(super) fn delete_after_pods<K>(object: &K, because: &'static str) -> Write
+where
+    K: Resource<DynamicType = ()>,
+{
+    let mut write = delete(object, because);
+    if let Action::Delete { propagation, .. } = &mut write.action {
+        *propagation = Propagation::Foreground;
+    }
+    write
+}
+
 /// Deletes an object at the version that was read.
 pub(super) fn delete_as_seen<K>(object: &K, because: &'static str) -> Write
 where
