@@ -20,6 +20,8 @@ pub const RETRY_ANNOTATION: &str = "pelotech.ot/retry";
 pub const DISK_CHECKSUM_ANNOTATION: &str = "pelotech.ot/disk-checksum";
 /// Annotation on a child: the revision of the spec that it was made for.
 pub const REVISION_ANNOTATION: &str = "pelotech.ot/revision";
+/// The VMDiskImage that the claim of a Workspace's machine was made from.
+pub const IMAGE_ANNOTATION: &str = "pelotech.ot/image";
 /// Annotation on a Deployment: the names that its pods were given for the other entries, and where they lead.
 pub const HOSTS_ANNOTATION: &str = "pelotech.ot/hosts";
 /// The highest number of an attempt of an image, or of a turn of a Workspace. None counts so far.

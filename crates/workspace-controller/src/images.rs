@@ -9,6 +9,15 @@ use otctl_types::{VMDiskImage, Workspace};
 
 use crate::children::image;
 
+/// What the disk of a machine was made from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// Name of the VMDiskImage.
+    pub image: String,
+    /// Its revision.
+    pub revision: String,
+}
+
 /// What the workspace has of an image that an entry names.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Disk {
@@ -16,8 +25,8 @@ pub enum Disk {
     Available(Box<Current>),
     /// The machine has a disk of its own already, and needs the image no more.
     Copied,
-    /// It has one, made from this revision, and the entry pins another.
-    CopiedFrom(String),
+    /// It has one, made from this, and the entry names another image or pins another revision.
+    CopiedFrom(Origin),
     /// There is none, and the entry says how it is made.
     ToMake,
     /// There is none, and the entry does not say how it is made.
@@ -46,17 +55,22 @@ pub struct Lack {
 }
 
 impl Disk {
-    /// What an entry has of `found`, the object of that name. `had` is the revision that its own disk was made from, or that
-    /// was usable when it had its start.
-    pub fn of(entry: &VirtualMachine, found: Option<&VMDiskImage>, had: Option<&str>) -> Self {
+    /// What an entry has of `found`, the object of that name. `had` is what its own disk was made from, or what was usable
+    /// when it had its start.
+    pub fn of(entry: &VirtualMachine, found: Option<&VMDiskImage>, had: Option<&Origin>) -> Self {
+        let own = had.filter(|_| entry.spec.instance.is_some());
+        if let Some(other) = own.filter(|own| own.image != entry.spec.vm_disk_image_name) {
+            return Self::CopiedFrom(other.clone());
+        }
         let living = found.filter(|found| found.metadata.deletion_timestamp.is_none());
         let asked = entry.spec.image.as_ref().zip(living);
         if let Some(field) = asked.and_then(|(asked, found)| image::differs(asked, &found.spec)) {
             return Self::Differs(field);
         }
-        if let (Some(_), Some(revision)) = (&entry.spec.instance, had) {
-            return Self::copied(entry, revision);
+        if let Some(own) = own {
+            return Self::copied(entry, own);
         }
+        let had = had.map(|had| had.revision.as_str());
         match (found, living) {
             (_, Some(living)) => Self::living(entry, living, had),
             (Some(_), None) => Self::Terminating,
@@ -75,9 +89,9 @@ impl Disk {
     }
 
     /// Whatever became of the image since.
-    fn copied(entry: &VirtualMachine, revision: &str) -> Self {
+    fn copied(entry: &VirtualMachine, own: &Origin) -> Self {
         match &entry.spec.revision {
-            Some(pinned) if pinned != revision => Self::CopiedFrom(revision.to_owned()),
+            Some(pinned) if *pinned != own.revision => Self::CopiedFrom(own.clone()),
             Some(_) | None => Self::Copied,
         }
     }
@@ -131,7 +145,14 @@ impl Disk {
         let name = &entry.spec.vm_disk_image_name;
         let (reason, message) = match self {
             Self::Available(_) | Self::Copied => return None,
-            Self::CopiedFrom(revision) => (
+            Self::CopiedFrom(Origin { image, .. }) if image != name => (
+                Reason::ImageDiffers,
+                format!(
+                    "the disk of entry '{}' was made from VMDiskImage '{image}', and holds what its guest wrote: it is not replaced. Name that image, or remove the entry and add it again",
+                    entry.name
+                ),
+            ),
+            Self::CopiedFrom(Origin { revision, .. }) => (
                 Reason::RevisionNotFound,
                 format!(
                     "the disk of entry '{}' was made from revision {revision} of VMDiskImage '{name}', and holds what its guest wrote: it is not replaced. Pin that revision, or remove the entry and add it again",

@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt};
 use otctl_kit::store::{Key, Scoped, Store};
 use otctl_types::Workspace;
-use otctl_types::names::{OWNER_LABEL, REVISION_ANNOTATION};
+use otctl_types::names::{IMAGE_ANNOTATION, OWNER_LABEL, REVISION_ANNOTATION};
 use otctl_types::workspace::VirtualMachine;
 
 use crate::{names, parts};
@@ -97,6 +97,11 @@ pub fn entry_of_claim<'a>(workspace: &'a Workspace, claim: &str) -> Option<&'a V
 /// The revision of the image that a claim says it was made from.
 pub fn revision_of(metadata: &ObjectMeta) -> Option<&str> {
     metadata.annotations.as_ref()?.get(REVISION_ANNOTATION).map(String::as_str)
+}
+
+/// The image that a claim says it was made from.
+pub fn image_of(metadata: &ObjectMeta) -> Option<&str> {
+    metadata.annotations.as_ref()?.get(IMAGE_ANNOTATION).map(String::as_str)
 }
 
 /// The children that `workspace` has, and those of the wanted `names` that have lost their owner.

@@ -15,7 +15,7 @@ use otctl_types::workspace::{ImageRetention, VirtualMachine};
 use otctl_types::{VMDiskImage, Workspace};
 
 use crate::children;
-use crate::images::{Disk, Lack};
+use crate::images::{Disk, Lack, Origin};
 use crate::kin::{self, Whose};
 use crate::parts;
 use crate::views::Views;
@@ -91,21 +91,27 @@ impl Needs {
         self.claims.iter().find(is_of).map(|claim| &**claim)
     }
 
-    /// The revision that the disk of an entry was made from: as its claim says; of an entry that runs no machine, as is on
-    /// record.
-    pub fn made_from(&self, workspace: &Workspace, entry: &VirtualMachine) -> Option<String> {
-        let recorded = parts::made_from(workspace, &entry.name).map(str::to_owned);
+    /// What the disk of an entry was made from: as its claim says; of an entry that runs no machine, as is on record.
+    pub fn made_from(&self, workspace: &Workspace, entry: &VirtualMachine) -> Option<Origin> {
+        let recorded = parts::made_from(workspace, &entry.name);
+        let named = &entry.spec.vm_disk_image_name;
         if entry.spec.instance.is_none() {
-            return recorded;
+            return recorded.filter(|recorded| recorded.image == *named);
         }
         let claim = self.claim(workspace, &entry.name)?;
         let said = kin::revision_of(&claim.metadata).map(str::to_owned);
         // What is noted on a claim can be changed or taken off. Its name cannot.
         let name = claim.name_any();
         let suffix = name.rsplit_once('-').map(|(_, suffix)| suffix.to_owned());
+        let of_record = recorded.as_ref().map(|recorded| recorded.revision.clone());
         let mut known =
-            said.into_iter().chain(recorded).chain(current(&self.images, entry)).chain(suffix);
-        known.find(|revision| kin::claim_name(workspace, &entry.name, revision) == name)
+            said.into_iter().chain(of_record).chain(current(&self.images, entry)).chain(suffix);
+        let revision =
+            known.find(|revision| kin::claim_name(workspace, &entry.name, revision) == name)?;
+        let recorded = recorded.filter(|recorded| recorded.revision == revision);
+        let image = recorded.map(|recorded| recorded.image);
+        let image = image.or_else(|| kin::image_of(&claim.metadata).map(str::to_owned));
+        Some(Origin { image: image.unwrap_or_else(|| named.clone()), revision })
     }
 
     /// Why a name is not free.
@@ -134,7 +140,7 @@ impl Needs {
     fn disk(&self, workspace: &Workspace, entry: &VirtualMachine) -> Disk {
         let name = &entry.spec.vm_disk_image_name;
         let found = self.images.get(name).map(|image| &**image);
-        let disk = Disk::of(entry, found, self.made_from(workspace, entry).as_deref());
+        let disk = Disk::of(entry, found, self.made_from(workspace, entry).as_ref());
         match (&disk, parts::recipe(workspace, name)) {
             (Disk::NotFound | Disk::ToMake, Some(recipe)) => Disk::to_make(entry, recipe),
             _ => disk,
@@ -188,7 +194,7 @@ fn claim_names(
 ) -> BTreeSet<String> {
     let entries = workspace.spec.virtual_machines.iter();
     let names = entries.flat_map(|entry| {
-        let recorded = parts::made_from(workspace, &entry.name).map(str::to_owned);
+        let recorded = parts::made_from(workspace, &entry.name).map(|recorded| recorded.revision);
         let known = recorded.into_iter().chain(current(images, entry));
         known.map(|revision| kin::claim_name(workspace, &entry.name, &revision))
     });

@@ -6,6 +6,7 @@ use otctl_types::Workspace;
 use otctl_types::workspace::VirtualMachine;
 
 use crate::config::Settings;
+use crate::images::Origin;
 
 /// Names of all entries, virtual machines first.
 pub fn names(workspace: &Workspace) -> impl Iterator<Item = &str> {
@@ -45,9 +46,9 @@ pub fn namespace(workspace: &Workspace, settings: &Settings) -> String {
     accepted.or_else(asked).unwrap_or_else(|| settings.default_namespace.clone())
 }
 
-/// The revision that the disk of a machine was made from.
-pub fn made_from<'a>(workspace: &'a Workspace, entry: &str) -> Option<&'a str> {
+/// What the disk of a machine was made from, as is on record.
+pub fn made_from(workspace: &Workspace, entry: &str) -> Option<Origin> {
     let resources = workspace.status.as_ref()?.resource_status.as_ref()?;
     let report = resources.virtual_machines.iter().find(|report| report.name == entry)?;
-    report.revision.as_deref()
+    Some(Origin { image: report.image.clone()?, revision: report.revision.clone()? })
 }

@@ -16,7 +16,7 @@ use otctl_types::workspace::{
 
 use crate::aggregate::{self, Part};
 use crate::children::{self, Facts};
-use crate::images::{Disk, Lack};
+use crate::images::{Disk, Lack, Origin};
 use crate::isolation;
 use crate::kin;
 use crate::machines::VirtualMachine;
@@ -113,10 +113,7 @@ impl Observed {
             is_changing: part.is_some_and(|part| part.is_changing),
             runs_machine: part.is_some(),
             container: None,
-            machine: Some(VirtualMachineReport {
-                revision: self.revision(entry, touched),
-                ..self.machine_report(entry, lack.as_ref())
-            }),
+            machine: Some(self.machine_report(entry, lack.as_ref(), touched)),
             lack: lack.unwrap_or_else(|| Lack {
                 reason: Reason::Creating,
                 message: format!("virtual machine '{}' is being made", entry.name),
@@ -124,7 +121,14 @@ impl Observed {
         }
     }
 
-    fn machine_report(&self, entry: &MachineEntry, lack: Option<&Lack>) -> VirtualMachineReport {
+    fn machine_report(
+        &self,
+        entry: &MachineEntry,
+        lack: Option<&Lack>,
+        touched: &Names,
+    ) -> VirtualMachineReport {
+        let origin = self.origin(entry, touched);
+        let named = || entry.spec.vm_disk_image_name.clone();
         let image = self.needs.images.get(&entry.spec.vm_disk_image_name);
         let phase = image.map(|image| image.status.as_ref().and_then(|status| status.phase));
         let machine = self.machine(&entry.name).and_then(|machine| machine.status.as_ref());
@@ -135,15 +139,15 @@ impl Observed {
                 Some(phase) => phase.map(|phase| format!("{phase:?}")),
             },
             message: lack.map(|lack| lack.message.clone()),
-            image: Some(entry.spec.vm_disk_image_name.clone()),
-            revision: None,
+            image: Some(origin.as_ref().map_or_else(named, |origin| origin.image.clone())),
+            revision: origin.map(|origin| origin.revision),
             machine: machine.and_then(|status| status.printable_status.clone()),
             service: self.service(&entry.name).map(|service| service.name_any()),
         }
     }
 
-    /// The revision that is used, from the pass on in which a disk is made from it; once it is, it stays on record.
-    fn revision(&self, entry: &MachineEntry, touched: &Names) -> Option<String> {
+    /// What is used of which image, from the pass on in which a disk is made from it; once it is, it stays on record.
+    fn origin(&self, entry: &MachineEntry, touched: &Names) -> Option<Origin> {
         let workspace = self.workspace.as_ref()?;
         self.needs.made_from(workspace, entry).or_else(|| {
             let Disk::Available(current) = self.needs.disks.get(&entry.name)? else { return None };
@@ -153,7 +157,8 @@ impl Observed {
                 Some(_) => touched.contains(&(kind, claim)),
                 None => self.service(&entry.name).is_some(),
             };
-            is_used.then(|| current.revision.clone())
+            let image = entry.spec.vm_disk_image_name.clone();
+            is_used.then(|| Origin { image, revision: current.revision.clone() })
         })
     }
 

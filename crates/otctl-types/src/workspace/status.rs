@@ -132,7 +132,7 @@ pub struct VirtualMachineReport {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 2048))]
     pub message: Option<String>,
-    /// Name of the VMDiskImage.
+    /// Name of the VMDiskImage: the one that its disk was made from, also when the entry names another one since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub image: Option<String>,

@@ -9,11 +9,12 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::core::ObjectMeta;
 use otctl_types::VMDiskImage;
 use otctl_types::diskimage::Current;
-use otctl_types::names::REVISION_ANNOTATION;
+use otctl_types::names::{IMAGE_ANNOTATION, REVISION_ANNOTATION};
 use otctl_types::workspace::VirtualMachine;
 use policy::quantity;
 
 use super::Facts;
+use crate::images::Origin;
 use crate::names::{self, Component};
 
 /// A claim that is filled from what `image` has to offer now: from its snapshot, or else from its volume. None while it
@@ -35,16 +36,18 @@ pub fn claim(
         resources: Some(VolumeResourceRequirements { requests: Some([size].into()), limits: None }),
         ..PersistentVolumeClaimSpec::default()
     };
-    let metadata = metadata(facts, entry, &current.revision);
+    let image = entry.spec.vm_disk_image_name.clone();
+    let origin = Origin { image, revision: current.revision.clone() };
+    let metadata = metadata(facts, entry, &origin);
     Some(PersistentVolumeClaim { metadata, spec: Some(claim), status: None })
 }
 
-/// What a claim of that revision is held to once it is there: its metadata. Its spec is as it is, since it cannot be
+/// What a claim of that origin is held to once it is there: its metadata. Its spec is as it is, since it cannot be
 /// changed, and the image may have moved on; but for its size, and that may have been raised by hand.
 pub fn kept(
     facts: &Facts<'_>,
     entry: &VirtualMachine,
-    revision: &str,
+    origin: &Origin,
     observed: &PersistentVolumeClaim,
 ) -> PersistentVolumeClaim {
     let spec = observed.spec.as_ref().map(|spec| PersistentVolumeClaimSpec {
@@ -55,15 +58,16 @@ pub fn kept(
         resources: spec.resources.clone(),
         ..PersistentVolumeClaimSpec::default()
     });
-    let metadata = metadata(facts, entry, revision);
+    let metadata = metadata(facts, entry, origin);
     PersistentVolumeClaim { metadata, spec, status: None }
 }
 
-fn metadata(facts: &Facts<'_>, entry: &VirtualMachine, revision: &str) -> ObjectMeta {
-    let name = names::claim_name(&facts.name(), &facts.uid(), &entry.name, revision);
-    let revision = (REVISION_ANNOTATION.to_owned(), revision.to_owned());
+fn metadata(facts: &Facts<'_>, entry: &VirtualMachine, origin: &Origin) -> ObjectMeta {
+    let name = names::claim_name(&facts.name(), &facts.uid(), &entry.name, &origin.revision);
+    let image = (IMAGE_ANNOTATION.to_owned(), origin.image.clone());
+    let revision = (REVISION_ANNOTATION.to_owned(), origin.revision.clone());
     ObjectMeta {
-        annotations: Some([revision].into()),
+        annotations: Some([image, revision].into()),
         ..facts.meta(name, Component::Machine, Some(&entry.name))
     }
 }

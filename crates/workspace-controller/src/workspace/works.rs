@@ -240,8 +240,8 @@ impl<'a> Works<'a> {
     }
 
     fn keep(&self, entry: &MachineEntry, claim: &PersistentVolumeClaim) -> Option<Write> {
-        let revision = self.observed.needs.made_from(self.workspace, entry)?;
-        let wanted = children::claim::kept(&self.facts, entry, &revision, claim);
+        let origin = self.observed.needs.made_from(self.workspace, entry)?;
+        let wanted = children::claim::kept(&self.facts, entry, &origin, claim);
         bring_about(&wanted, Some(claim), "it is the disk of its machine")
     }
 

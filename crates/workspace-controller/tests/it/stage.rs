@@ -34,6 +34,7 @@ use workspace_controller::children::machine::{Power, machine};
 use workspace_controller::children::network_policy::network_policy;
 use workspace_controller::children::{Facts, service};
 use workspace_controller::config::Settings;
+use workspace_controller::images::Origin;
 
 /// The definition of a kind that is not of the repository.
 const VIRTUAL_MACHINES: &str = include_str!("virtualmachines.yaml");
@@ -156,7 +157,10 @@ impl Stage {
     /// A claim as it is held once it is there.
     pub(crate) fn held_claim(&self, entry: &str, observed: DynamicObject) -> Box<DynamicObject> {
         let observed: PersistentVolumeClaim = typed(observed).unwrap();
-        erase(&claim::kept(&self.facts(), self.machine(entry), REVISION, &observed))
+        let entry = self.machine(entry);
+        let image = entry.spec.vm_disk_image_name.clone();
+        let origin = Origin { image, revision: REVISION.to_owned() };
+        erase(&claim::kept(&self.facts(), entry, &origin, &observed))
     }
 
     fn aliases(&self) -> Vec<HostAlias> {

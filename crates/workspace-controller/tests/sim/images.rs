@@ -227,6 +227,63 @@ fn a_pinned_revision_is_waited_for_and_kept() {
 }
 
 #[test]
+fn a_disk_is_not_replaced_when_its_entry_names_another_image() {
+    let mut sim = world(Order::Fixed);
+    synced_image(&sim.world, "debian");
+    image(&sim.world, "fedora");
+    sync(&sim.world, "fedora", "r7");
+    workspace("lab").machine("db", "debian").create(&sim.world);
+    sim.settle();
+    let before = crate::controller::versions(&sim.world);
+    let name = |name: &'static str| {
+        move |spec: &mut otctl_types::WorkspaceSpec| {
+            spec.virtual_machines[0].spec.vm_disk_image_name = name.to_owned();
+        }
+    };
+    edit(&sim.world, "lab", name("fedora"));
+    sim.settle();
+    let expected = "Provisioning (ImageDiffers, 0/1): the disk of entry 'db' was made from VMDiskImage 'debian', and holds what its guest wrote: it is not replaced. Name that image, or remove the entry and add it again";
+    assert_eq!(told(&sim.world, "lab"), expected);
+    let report = |sim: &Sim| status(&sim.world, "lab").resource_status.unwrap().virtual_machines;
+    assert_eq!(report(&sim)[0].image.as_deref(), Some("debian"));
+    sim.world.edit("Workspace", &bed::key("lab"), |it| it["status"] = json!({}));
+    sim.settle();
+    assert_eq!(told(&sim.world, "lab"), expected, "what is noted on the claim is not lost");
+    let claim = at("lab--db-r1");
+    sim.world.edit("PersistentVolumeClaim", &claim, |it| {
+        it["metadata"]["annotations"]["pelotech.ot/image"] = json!("fedora");
+    });
+    sim.settle();
+    assert_eq!(told(&sim.world, "lab"), expected, "and is put right");
+    edit(&sim.world, "lab", name("debian"));
+    sim.settle();
+    assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
+    let others = |versions: Vec<(String, String)>| {
+        let is_claim = |name: &str| name.starts_with("PersistentVolumeClaim");
+        versions.into_iter().filter(|(name, _)| !is_claim(name)).collect::<Vec<_>>()
+    };
+    assert_eq!(others(crate::controller::versions(&sim.world)), others(before));
+}
+
+#[test]
+fn an_entry_without_a_machine_uses_whichever_image_it_names() {
+    let mut sim = world(Order::Fixed);
+    synced_image(&sim.world, "debian");
+    image(&sim.world, "fedora");
+    sync(&sim.world, "fedora", "r7");
+    workspace("lab").image("data", "debian").create(&sim.world);
+    sim.settle();
+    edit(&sim.world, "lab", |spec| {
+        spec.virtual_machines[0].spec.vm_disk_image_name = "fedora".to_owned();
+    });
+    sim.settle();
+    assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
+    let report = &status(&sim.world, "lab").resource_status.unwrap().virtual_machines[0];
+    let told = (report.image.as_deref(), report.revision.as_deref());
+    assert_eq!(told, (Some("fedora"), Some("r7")));
+}
+
+#[test]
 fn a_running_machine_does_not_care_what_becomes_of_its_image() {
     let mut sim = world(Order::Fixed);
     synced_image(&sim.world, "debian");

@@ -4,6 +4,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use otctl_types::diskimage::{AccessMode, VolumeMode};
 
 use super::*;
+use crate::images::Origin;
 
 fn claimed(change: impl FnOnce(&mut otctl_types::VMDiskImage)) -> serde_json::Value {
     let whole = full().with(|it| it.policy.default_storage_class = Some("slow".to_owned()));
@@ -72,7 +73,9 @@ fn a_claim_that_is_there_is_held_to_its_metadata() {
     spec.volume_name = Some("pv-1".to_owned());
     let requests = spec.resources.as_mut().unwrap().requests.as_mut().unwrap();
     requests.insert("storage".to_owned(), Quantity("40Gi".to_owned()));
-    let kept = claim::kept(&whole.facts(), entry, &current().revision, &observed);
+    let image = entry.spec.vm_disk_image_name.clone();
+    let origin = Origin { image, revision: current().revision };
+    let kept = claim::kept(&whole.facts(), entry, &origin, &observed);
     assert_eq!(kept.metadata, made.metadata);
     let spec = kept.spec.unwrap();
     let size = &spec.resources.unwrap().requests.unwrap()["storage"];
