@@ -41,7 +41,7 @@ type OnSynced = Box<dyn Fn() + Send + Sync>;
 pub struct Store<K> {
     inner: Arc<RwLock<Inner<K>>>,
     subscribers: Arc<RwLock<Vec<Subscriber<K>>>>,
-    on_synced: Arc<RwLock<Vec<OnSynced>>>,
+    on_installed: Arc<RwLock<Vec<OnSynced>>>,
     synced: Arc<watch::Sender<bool>>,
     /// Whether the server once refused to tell of the kind.
     refused: Arc<watch::Sender<bool>>,
@@ -61,7 +61,7 @@ impl<K> Clone for Store<K> {
         Self {
             inner: self.inner.clone(),
             subscribers: self.subscribers.clone(),
-            on_synced: self.on_synced.clone(),
+            on_installed: self.on_installed.clone(),
             synced: self.synced.clone(),
             refused: self.refused.clone(),
         }
@@ -79,7 +79,7 @@ impl<K> Default for Store<K> {
         Self {
             inner: Arc::new(RwLock::new(inner)),
             subscribers: Arc::default(),
-            on_synced: Arc::default(),
+            on_installed: Arc::default(),
             synced: Arc::new(watch::Sender::new(false)),
             refused: Arc::new(watch::Sender::new(false)),
         }
@@ -108,7 +108,7 @@ impl<K: Resource<DynamicType = ()> + Send + Sync + 'static> Store<K> {
         })
     }
 
-    /// Whether a complete list was seen once.
+    /// Whether a complete list was seen, and the kind has not been taken away since.
     #[must_use]
     pub fn is_synced(&self) -> bool {
         *self.synced.borrow()
@@ -123,6 +123,15 @@ impl<K: Resource<DynamicType = ()> + Send + Sync + 'static> Store<K> {
     /// The server refuses to tell of the kind: it is not installed, or none of our business. So there is none for us.
     pub fn refuse(&self) {
         self.refused.send_replace(true);
+    }
+
+    /// The kind is not installed any more, and so there is nothing of it.
+    pub fn uninstalled(&self) {
+        let gone = self.write(|inner| inner.replace(Vec::new()));
+        if self.synced.send_replace(false) {
+            self.wake_for_kind();
+        }
+        self.wake(&gone);
     }
 
     /// Waits until a complete list was seen, or the server refused one: before, what is not there may only be unseen.
@@ -155,17 +164,21 @@ impl<K: Resource<DynamicType = ()> + Send + Sync + 'static> Store<K> {
     }
 
     /// Calls `wake` when the first complete list was seen: of a kind that was not installed, say, and is now, though there
-    /// be no object of it.
-    pub fn when_synced(&self, wake: impl Fn() + Send + Sync + 'static) {
-        self.on_synced.write().unwrap_or_else(PoisonError::into_inner).push(Box::new(wake));
+    /// be no object of it. And when the kind was taken away.
+    pub fn when_installed(&self, wake: impl Fn() + Send + Sync + 'static) {
+        self.on_installed.write().unwrap_or_else(PoisonError::into_inner).push(Box::new(wake));
     }
 
     /// A complete list was seen.
     fn set_synced(&self) {
         if !self.synced.send_replace(true) {
-            let wakes = self.on_synced.read().unwrap_or_else(PoisonError::into_inner);
-            wakes.iter().for_each(|wake| wake());
+            self.wake_for_kind();
         }
+    }
+
+    fn wake_for_kind(&self) {
+        let wakes = self.on_installed.read().unwrap_or_else(PoisonError::into_inner);
+        wakes.iter().for_each(|wake| wake());
     }
 
     /// Takes in what a watch saw. A version older than the one held, or than the one that went, is ignored: a replayed or

@@ -326,6 +326,10 @@ impl<K: Watched> Feed<K> {
         if is_refusal(error.code()) {
             self.intake.store.refuse();
         }
+        // A right that is taken away says nothing of the kind.
+        if self.is_optional && code == Some(StatusCode::NOT_FOUND.as_u16()) {
+            self.intake.store.uninstalled();
+        }
         self.judge(error);
         self.tell(verb, error);
         if error.is_expired() {

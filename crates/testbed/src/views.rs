@@ -26,6 +26,7 @@ enum Delivery {
     Present(Value),
     Gone(Value),
     All(Vec<Value>),
+    Uninstalled,
 }
 
 impl Feed {
@@ -65,12 +66,13 @@ impl Feed {
         let read = move |object: Value| {
             read(object).unwrap_or_else(|error| panic!("unreadable {named}: {error}"))
         };
-        let apply = move |delivery| {
-            store.apply(match delivery {
-                Delivery::Present(object) => Change::Present(read(object)),
-                Delivery::Gone(object) => Change::Gone(read(object)),
-                Delivery::All(objects) => Change::All(objects.into_iter().map(&read).collect()),
-            });
+        let apply = move |delivery| match delivery {
+            Delivery::Present(object) => store.apply(Change::Present(read(object))),
+            Delivery::Gone(object) => store.apply(Change::Gone(read(object))),
+            Delivery::All(objects) => {
+                store.apply(Change::All(objects.into_iter().map(&read).collect()));
+            }
+            Delivery::Uninstalled => store.uninstalled(),
         };
         Self {
             kind: kind.to_owned(),
@@ -89,7 +91,7 @@ impl Feed {
         self
     }
 
-    /// Nothing is seen before that object is there: the definition of a kind that is installed later.
+    /// Nothing is seen while that object is not there: the definition of a kind that is installed later, or taken away.
     #[must_use]
     pub fn once_there(mut self, definition: Id) -> Self {
         self.awaits = Some(definition);
@@ -127,8 +129,11 @@ impl Feed {
 
     /// Whether a version is due. What is not this feed's is looked at once only.
     pub(crate) fn has_news(&mut self, world: &World) -> bool {
-        if self.awaits.is_some() && !self.is_listed {
-            return self.is_installed(world);
+        if self.awaits.is_some() && self.is_listed != self.is_installed(world) {
+            return true;
+        }
+        if !self.is_listed && self.awaits.is_some() {
+            return false;
         }
         let seen = world.history(|history| {
             let mut rest = history.iter().enumerate().skip(self.seen);
@@ -144,9 +149,8 @@ impl Feed {
 
     /// Delivers the next version; says which it was.
     pub fn deliver(&mut self, world: &World) -> Option<String> {
-        if self.awaits.is_some() && !self.is_listed {
-            self.relist(world);
-            return self.is_listed.then(|| format!("{} is installed", self.kind));
+        if self.awaits.is_some() && !(self.is_listed && self.is_installed(world)) {
+            return self.follow_definition(world);
         }
         let (at, version) = world.history(|history| {
             let mut rest = history.iter().enumerate().skip(self.seen);
@@ -162,6 +166,16 @@ impl Feed {
             Delivery::Present(version.object)
         });
         Some(told)
+    }
+
+    /// The kind came, or was taken away.
+    fn follow_definition(&mut self, world: &World) -> Option<String> {
+        if std::mem::take(&mut self.is_listed) {
+            (self.apply)(Delivery::Uninstalled);
+            return Some(format!("{} is not installed any more", self.kind));
+        }
+        self.relist(world);
+        self.is_listed.then(|| format!("{} is installed", self.kind))
     }
 
     /// Delivers all that is due.

@@ -23,7 +23,7 @@ pub fn wire_queue(wake: &Wake, views: &Views) {
     let of_image = wake.clone();
     views.images.subscribe(move |_| of_image(&queue_key()));
     let of_kind = wake.clone();
-    views.machines.when_synced(move || of_kind(&queue_key()));
+    views.machines.when_installed(move || of_kind(&queue_key()));
     let of_ground = wake.clone();
     views.grounds.subscribe(move |_| of_ground(&queue_key()));
     of_strangers(wake, views, &views.networks);
@@ -70,7 +70,7 @@ pub fn wire_workspaces(wake: &Wake, views: &Views) {
     wake_neighbours(wake, views);
     wake_changed_holders(wake, views);
     let (of_kind, workspaces) = (wake.clone(), views.workspaces.clone());
-    views.machines.when_synced(move || wake_all(&of_kind, &workspaces));
+    views.machines.when_installed(move || wake_all(&of_kind, &workspaces));
     let (of_ground, workspaces) = (wake.clone(), views.workspaces.clone());
     views.grounds.subscribe(move |namespace| wake_all_in(namespace, &of_ground, &workspaces));
 }

@@ -69,12 +69,12 @@ impl<K: Resource<DynamicType = ()> + Send + Sync + 'static> Scoped<K> {
         self.stores.values().for_each(|store| store.subscribe(wake.clone()));
     }
 
-    /// Calls `wake` whenever the first complete list of one of the namespaces was seen.
-    pub fn when_synced(&self, wake: impl Fn() + Clone + Send + Sync + 'static) {
-        self.stores.values().for_each(|store| store.when_synced(wake.clone()));
+    /// Calls `wake` whenever the first complete list of one of the namespaces was seen, or the kind was taken away.
+    pub fn when_installed(&self, wake: impl Fn() + Clone + Send + Sync + 'static) {
+        self.stores.values().for_each(|store| store.when_installed(wake.clone()));
     }
 
-    /// Whether a complete list of the namespace was seen once.
+    /// Whether a complete list of the namespace was seen, and the kind has not been taken away since.
     #[must_use]
     pub fn is_synced(&self, namespace: &str) -> bool {
         self.of(namespace).is_some_and(Store::is_synced)

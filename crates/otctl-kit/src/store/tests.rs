@@ -250,7 +250,7 @@ fn what_cannot_be_read_is_not_gone() {
 fn the_first_complete_list_wakes_though_it_be_empty() {
     let (store, woken) = (Store::<ConfigMap>::default(), Arc::new(Mutex::new(0)));
     let count = woken.clone();
-    store.when_synced(move || *count.lock().unwrap() += 1);
+    store.when_installed(move || *count.lock().unwrap() += 1);
     store.apply(Change::Present(config("a", 1)));
     assert_eq!(*woken.lock().unwrap(), 0, "one object is no list");
     store.apply(Change::All(Vec::new()));

@@ -292,6 +292,28 @@ async fn an_optional_kind_that_is_missing_is_asked_for_at_most_each_30_s_and_tol
 }
 
 #[tokio::test(start_paused = true)]
+async fn of_an_optional_kind_that_is_taken_away_nothing_is_left() {
+    for (code, is_optional, left) in [(404, true, 0), (403, true, 1), (404, false, 1)] {
+        let refusals = (0..4).map(|_| Reply::Refused(code));
+        let list = Reply::List(10, vec![config("a", 5)]);
+        let server = Server::new([list, Reply::Refused(410)].into_iter().chain(refusals));
+        let (store, shutdown) = (Store::<ConfigMap>::default(), Shutdown::new());
+        let options = WatchOptions { is_optional, ..WatchOptions::all(Health::default()) };
+        let (wakes, woken) = tokio::sync::mpsc::unbounded_channel();
+        let seen = store.clone();
+        store.when_installed(move || wakes.send(seen.is_synced()).unwrap());
+        let mut woken = woken;
+        let task = spawn_watch(server.client(), options, store.clone(), shutdown.clone());
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        shutdown.ask();
+        task.await.unwrap();
+        assert_eq!((store.all().len(), store.is_synced()), (left, left == 1), "{code}");
+        assert_eq!(woken.recv().await, Some(true));
+        assert_eq!(woken.try_recv().ok(), (left == 0).then_some(false), "{code}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_kind_that_must_be_there_is_missed_aloud() {
     let missing = (0..4).map(|_| Reply::Refused(404));
     let server = Server::new(missing.chain([Reply::List(10, Vec::new())]));

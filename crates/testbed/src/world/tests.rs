@@ -369,4 +369,8 @@ fn a_feed_of_a_kind_that_is_not_installed_sees_nothing_until_it_is() {
     assert!(feed.has_news(&world));
     feed.deliver(&world);
     assert!(store.is_synced() && store.get(&key("lab/a")).is_some());
+    world.delete("CustomResourceDefinition", &key("claims"), Propagation::Background);
+    assert!(feed.has_news(&world));
+    feed.deliver(&world);
+    assert!(!store.is_synced() && store.all().is_empty() && !feed.has_news(&world));
 }

@@ -1,12 +1,13 @@
 //! From nothing to Ready, with what may be missing on the way.
 
+use otctl_kit::plan::Propagation;
 use otctl_types::condition;
 use testbed::check;
 use testbed::sim::Order;
 
 use crate::builders::{image, sync, synced_image, workspace};
 use crate::controller::{
-    delete, expect_sound, install_kubevirt, instance, is_ready, make_namespace, names, reason,
+    at, delete, expect_sound, install_kubevirt, instance, is_ready, make_namespace, names, reason,
     slots, status, told, world,
 };
 
@@ -74,6 +75,31 @@ fn kubevirt_may_be_installed_while_a_workspace_waits() {
     );
     assert!(is_ready(&sim.world, "other"), "\n{}", sim.story);
     assert_eq!(names(&sim.world, "Deployment"), ["other--api"]);
+    install_kubevirt(&sim.world);
+    sim.settle();
+    assert_eq!(told(&sim.world, "lab"), "Ready (AllReady, 2/2): every part is ready");
+    expect_sound(&sim);
+}
+
+#[test]
+fn kubevirt_that_is_taken_away_is_told_and_comes_back() {
+    let mut sim = world(Order::Fixed);
+    synced_image(&sim.world, "debian");
+    workspace("lab").machine("db", "debian").container("api").create(&sim.world);
+    sim.settle();
+    let definition = testbed::builders::key("virtualmachines.kubevirt.io");
+    for (kind, key) in [("VirtualMachine", at("lab--db")), ("CustomResourceDefinition", definition)]
+    {
+        sim.world.delete(kind, &key, Propagation::Background);
+    }
+    sim.settle();
+    for kind in [condition::VIRTUAL_MACHINES_READY, condition::READY] {
+        assert!(!is_ready(&sim.world, "lab"));
+        assert_ne!(reason(&sim.world, "lab", kind), "AllReady", "{kind}\n{}", sim.story);
+    }
+    assert!(told(&sim.world, "lab").contains("KubeVirt is not installed"), "\n{}", sim.story);
+    assert_eq!(names(&sim.world, "VirtualMachine"), [""; 0]);
+    assert_eq!(names(&sim.world, "PersistentVolumeClaim"), ["lab--db-r1"], "the disk stays");
     install_kubevirt(&sim.world);
     sim.settle();
     assert_eq!(told(&sim.world, "lab"), "Ready (AllReady, 2/2): every part is ready");
