@@ -170,6 +170,7 @@ impl Step<'_> {
                 Action::Ensure(object)
                 | Action::Create(object)
                 | Action::Establish(object)
+                | Action::EstablishEither { wanted: object, .. }
                 | Action::Apply(object) => Some(Target::of(object)),
             },
             Self::Status { .. } => subject.map(|subject| subject.target.clone()),
@@ -197,6 +198,7 @@ fn status_step<S: Serialize>(subject: Option<&Subject>, plan: &Plan<S>) -> Optio
         | Action::Ensure(_)
         | Action::Create(_)
         | Action::Establish(_)
+        | Action::EstablishEither { .. }
         | Action::Apply(_)
         | Action::Strip { .. }
         | Action::Delete { .. } => None,

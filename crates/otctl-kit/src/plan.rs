@@ -83,6 +83,14 @@ pub enum Action {
     /// object has, so it can only create. What is made by POST stays owned by that request: no later apply could take a
     /// field of it back. An object of that name counts as with [`Create`](Self::Create).
     Establish(Box<DynamicObject>),
+    /// As [`Establish`](Self::Establish); where the API server calls `wanted` invalid, `otherwise`: the same object without
+    /// something that was to be had again, and that may be somebody else's by now.
+    EstablishEither {
+        /// What is made if it can be.
+        wanted: Box<DynamicObject>,
+        /// What is made if it cannot.
+        otherwise: Box<DynamicObject>,
+    },
     /// Server-side apply of an object that was read and is ours, or of our part of one that is not: an owner reference.
     /// Carries its `metadata.uid`, and its resourceVersion where what is applied
     /// rests on what else the object holds.
@@ -170,7 +178,9 @@ impl fmt::Display for Write {
             Action::Mark { target, .. } => write!(f, "mark {target}")?,
             Action::Ensure(object) => write!(f, "ensure {}", Target::of(object))?,
             Action::Create(object) => write!(f, "create {}", Target::of(object))?,
-            Action::Establish(object) => write!(f, "make {}", Target::of(object))?,
+            Action::Establish(object) | Action::EstablishEither { wanted: object, .. } => {
+                write!(f, "make {}", Target::of(object))?
+            }
             Action::Apply(object) => write!(f, "apply {}", Target::of(object))?,
             Action::Strip { target, places, .. } => {
                 write!(f, "strip {target} of {}", places.join(", "))?

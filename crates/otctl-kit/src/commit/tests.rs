@@ -446,6 +446,31 @@ fn establish() -> Write {
 }
 
 #[tokio::test]
+async fn what_cannot_be_had_is_made_otherwise() {
+    let (mut wanted, otherwise) = (erase(&child("u-1")), erase(&child("u-1")));
+    wanted.data["data"] = json!({"address": "10.0.0.1"});
+    let either =
+        || write(Action::EstablishEither { wanted: wanted.clone(), otherwise: otherwise.clone() });
+    let invalid = || Err(ApiError::Invalid { detail: "taken".to_owned() });
+    for (answers, sent) in [
+        (vec![], vec![&wanted]),
+        (vec![invalid()], vec![&wanted, &otherwise]),
+        (vec![invalid(), invalid()], vec![&wanted, &otherwise]),
+        (vec![Err(not_found())], vec![&wanted]),
+    ] {
+        let (is_refused, cluster) = (answers.len() == sent.len(), Scripted::new(answers));
+        assert_eq!(run(&cluster, &plan(vec![either()], None)).await.is_err(), is_refused);
+        let asked = cluster.asked.lock().unwrap();
+        let applied = asked.iter().filter_map(|request| match request {
+            Request::Apply(object) => Some(object.data.clone()),
+            _ => None,
+        });
+        let expected: Vec<_> = sent.iter().map(|object| object.data.clone()).collect();
+        assert_eq!(applied.collect::<Vec<_>>(), expected);
+    }
+}
+
+#[tokio::test]
 async fn what_is_established_is_applied_at_a_version_that_nothing_has() {
     let cluster = Scripted::default();
     run(&cluster, &plan(vec![establish()], None)).await.unwrap();

@@ -68,12 +68,13 @@ impl<'a> Writer<'a> {
                 let made = self.make(object, Request::Create(object.clone())).await;
                 self.settled(object, made).await
             }
-            Action::Establish(object) => {
-                let mut only_new = object.clone();
-                only_new.metadata.resource_version = Some(NOBODYS_VERSION.to_owned());
-                let made = self.make(object, Request::Apply(only_new)).await;
-                self.settled(object, made.map_err(taken)).await
-            }
+            Action::Establish(object) => self.establish(object).await,
+            Action::EstablishEither { wanted, otherwise } => match self.establish(wanted).await {
+                Err(WriteError::Refused(ApiError::Invalid { .. })) => {
+                    self.establish(otherwise).await
+                }
+                made => made,
+            },
             Action::Apply(object) if object.metadata.uid.is_none() => Err(WriteError::Unsound {
                 why: "an apply without a uid could take over another's object",
             }),
@@ -171,6 +172,13 @@ impl<'a> Writer<'a> {
             Err(ApiError::NotFound { detail }) => Err(ApiError::Conflict { detail }.into()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    async fn establish(&mut self, object: &DynamicObject) -> Result<(), WriteError> {
+        let mut only_new = Box::new(object.clone());
+        only_new.metadata.resource_version = Some(NOBODYS_VERSION.to_owned());
+        let made = self.make(object, Request::Apply(only_new)).await;
+        self.settled(object, made.map_err(taken)).await
     }
 
     async fn make(&mut self, object: &DynamicObject, request: Request) -> Result<(), ApiError> {

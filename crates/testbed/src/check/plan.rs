@@ -142,6 +142,13 @@ fn lint_action(action: &Action, subject: Option<&Subject>) -> Option<String> {
             extra.then(|| "ensures more than metadata".to_owned())
         }
         Action::Create(object) | Action::Establish(object) => lint_create(object, subject),
+        Action::EstablishEither { wanted, otherwise } => {
+            let differ = Target::of(wanted) != Target::of(otherwise);
+            let differ = differ.then(|| "makes either of two objects".to_owned());
+            differ
+                .or_else(|| lint_create(wanted, subject))
+                .or_else(|| lint_create(otherwise, subject))
+        }
         Action::Apply(object) => lint_apply(object),
         Action::Strip { uid, resource_version, places, .. } => {
             let is_vague = uid.is_empty() || resource_version.is_empty() || places.is_empty();
@@ -223,6 +230,7 @@ fn lint_order<S>(plan: &Plan<S>) -> Vec<String> {
     let targets = plan.writes.iter().filter_map(|write| match &write.action {
         Action::Create(object)
         | Action::Establish(object)
+        | Action::EstablishEither { wanted: object, .. }
         | Action::Apply(object)
         | Action::Ensure(object) => Some(Target::of(object).to_string()),
         Action::Delete { target, .. }

@@ -54,7 +54,7 @@ pub(super) fn apply(state: &mut State, object: &Value) -> Result<Answer, ApiErro
     let place = Place { kind: id.kind.clone(), path: String::new() };
     place.forget(&mut merged, &before, &given);
     place.merge(&mut merged, &given);
-    schema::check(&id, Some(held), &merged)?;
+    schema::check(state, &id, Some(held), &merged)?;
     state.applied.insert(of.clone(), given);
     let updated = state.update(&id, merged, Verb::Applied);
     if state.get(&id).is_none() {

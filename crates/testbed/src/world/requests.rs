@@ -88,7 +88,7 @@ pub(super) fn create(state: &mut State, mut object: Value) -> Result<Answer, Api
         return Err(ApiError::AlreadyExists);
     }
     namespaces::admit(state, &id)?;
-    schema::check(&id, None, &object)?;
+    schema::check(state, &id, None, &object)?;
     map(&mut object).remove("status");
     read(&state.insert(id, object))
 }
@@ -147,7 +147,7 @@ fn strip(
         take_out(&mut next, place)
             .ok_or_else(|| ApiError::Invalid { detail: format!("{id} has no {place}") })?;
     }
-    schema::check(&id, Some(held), &next)?;
+    schema::check(state, &id, Some(held), &next)?;
     read(&state.update(&id, next, Verb::Update))
 }
 

@@ -1,21 +1,37 @@
 //! What the API server refuses of an object by itself, as far as a controller can run into it: a name that two ports have,
-//! and an address that changes.
+//! an address that changes, and one that is taken.
 
 use otctl_kit::cluster::ApiError;
 use serde_json::Value;
 
 use super::Id;
+use super::objects::State;
 use crate::json::{items, text};
 
 /// Whether the API server takes `object` in place of `held`; what people do by hand is taken to be valid.
-pub(super) fn check(id: &Id, held: Option<&Value>, object: &Value) -> Result<(), ApiError> {
+pub(super) fn check(
+    state: &State,
+    id: &Id,
+    held: Option<&Value>,
+    object: &Value,
+) -> Result<(), ApiError> {
     let problem = match id.kind.as_str() {
+        "Service" if held.is_none() && is_taken(state, object) => Some(
+            "spec.clusterIPs: Invalid value: failed to allocate IP: provided IP is already allocated"
+                .to_owned(),
+        ),
         "Service" => of_service(held, object),
         "Deployment" => of_deployment(object),
         _ => None,
     };
     let refused = |problem| ApiError::Invalid { detail: format!("{id} is invalid: {problem}") };
     problem.map_or(Ok(()), |problem| Err(refused(problem)))
+}
+
+fn is_taken(state: &State, service: &Value) -> bool {
+    let asked = text(&service["spec"]["clusterIP"]);
+    let mut others = state.of_kind("Service").map(|(_, other)| text(&other["spec"]["clusterIP"]));
+    !matches!(asked, "" | "None") && others.any(|other| other == asked)
 }
 
 fn of_service(held: Option<&Value>, object: &Value) -> Option<String> {

@@ -226,7 +226,9 @@ impl Pass<'_> {
 /// Kinds and names of what `writes` make.
 fn making(writes: &[Write]) -> Names {
     let made = writes.iter().filter_map(|write| match &write.action {
-        Action::Create(object) | Action::Establish(object) => Some(Target::of(object)),
+        Action::Create(object)
+        | Action::Establish(object)
+        | Action::EstablishEither { wanted: object, .. } => Some(Target::of(object)),
         Action::Remember(_)
         | Action::Swap(_)
         | Action::Finalize(_)

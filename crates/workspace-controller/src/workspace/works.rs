@@ -12,7 +12,7 @@ mod write;
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Service};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::core::DynamicObject;
 use kube::{Resource, ResourceExt};
@@ -26,11 +26,11 @@ pub use self::departure::awaits_last_pod;
 
 use self::departure::departure;
 
-use self::write::{bring_about, delete, finalize, stays};
+use self::write::{bring_about, delete, establish_either, finalize, stays};
 use super::observe::Observed;
 use super::verdict::{self, Verdict};
 use crate::children::machine::Power;
-use crate::children::{self, Facts};
+use crate::children::{self, Facts, service};
 use crate::grounds::Ground;
 use crate::images::Disk;
 use crate::kin;
@@ -157,22 +157,29 @@ impl<'a> Works<'a> {
     }
 
     fn services(&self, startable: &BTreeSet<&'a str>) -> Vec<Write> {
-        let of_machines = self.machine_entries(startable).into_iter().map(|entry| {
-            let address = self.address_before(&entry.name);
-            children::service::of_machine(&self.facts, entry, address.as_deref())
+        let machines = self.machine_entries(startable).into_iter();
+        let machines = machines.filter_map(|entry| {
+            let of = |address: Option<&str>| service::of_machine(&self.facts, entry, address);
+            self.service(&entry.name, of)
         });
-        let of_containers = self.container_entries(startable).into_iter().map(|entry| {
-            let address = self.address_before(&entry.name);
-            children::service::of_container(&self.facts, entry, address.as_deref())
+        let containers = self.container_entries(startable).into_iter();
+        let containers = containers.filter_map(|entry| {
+            let of = |address: Option<&str>| service::of_container(&self.facts, entry, address);
+            self.service(&entry.name, of)
         });
-        let wanted = of_machines.chain(of_containers);
-        let services = &self.observed.services;
-        let found = |name: String| services.iter().find(|service| service.name_any() == name);
-        let writes = wanted.filter_map(|wanted| {
-            let found = found(wanted.name_any()).map(|service| &**service);
-            bring_about(&wanted, found, "its entry is reached by this name")
-        });
-        writes.collect()
+        machines.chain(containers).collect()
+    }
+
+    /// The Service of an entry, which `of` makes for an address: at the one that it had, unless that is somebody else's by
+    /// now.
+    fn service(&self, entry: &str, of: impl Fn(Option<&str>) -> Service) -> Option<Write> {
+        let because = "its entry is reached by this name";
+        let address = self.address_before(entry);
+        let wanted = of(address.as_deref());
+        match (address, self.observed.service(entry)) {
+            (Some(_), None) => Some(establish_either(&wanted, &of(None), because)),
+            (_, found) => bring_about(&wanted, found, because),
+        }
     }
 
     /// The address that a Service had before it was lost: pods know it.
@@ -266,7 +273,10 @@ pub fn makes_anything(observed: &Observed) -> bool {
 
 /// Whether a write makes something that is not there.
 pub fn is_new(write: &Write) -> bool {
-    matches!(write.action, Action::Create(_) | Action::Establish(_))
+    matches!(
+        write.action,
+        Action::Create(_) | Action::Establish(_) | Action::EstablishEither { .. }
+    )
 }
 
 /// The Deployments and machines that are another thing after these writes: what they say of themselves is about

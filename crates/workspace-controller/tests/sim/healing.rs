@@ -52,6 +52,29 @@ fn uid(sim: &Sim, kind: &str, name: &str) -> Value {
     sim.world.get(kind, &at(name)).unwrap()["metadata"]["uid"].clone()
 }
 
+#[test]
+fn a_lost_service_whose_address_is_somebody_elses_by_now_gets_another_one() {
+    let mut sim = ready();
+    let address = |sim: &Sim| {
+        let service = sim.world.get("Service", &at("lab--api")).unwrap();
+        service["spec"]["clusterIP"].as_str().unwrap().to_owned()
+    };
+    let had = address(&sim);
+    sim.world.delete("Service", &at("lab--api"), Propagation::Background);
+    sim.world.create_value(json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "quick", "namespace": "labs"},
+        "spec": {"clusterIP": had, "ports": [{"port": 1}]},
+    }));
+    sim.settle();
+    assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
+    let has = address(&sim);
+    assert_ne!(has, had);
+    let aliases = sim.world.get("Deployment", &at("lab--web")).unwrap();
+    let aliases = aliases["spec"]["template"]["spec"]["hostAliases"].to_string();
+    assert!(aliases.contains(&has) && !aliases.contains(&had), "{aliases}");
+    expect_sound(&sim);
+}
+
 /// Versions of all children but one.
 fn others(sim: &Sim, name: &str) -> Vec<(String, String)> {
     let mut versions = versions(&sim.world);

@@ -65,6 +65,15 @@ where
     Write { action: Action::Establish(erase(object)), because }
 }
 
+/// Makes an object that is not there, or the other one where this one cannot be had.
+pub(super) fn establish_either<K>(wanted: &K, otherwise: &K, because: &'static str) -> Write
+where
+    K: Resource<DynamicType = ()> + Serialize,
+{
+    let action = Action::EstablishEither { wanted: erase(wanted), otherwise: erase(otherwise) };
+    Write { action, because }
+}
+
 /// Deletes an object that was read.
 pub(super) fn delete<K: Resource<DynamicType = ()>>(object: &K, because: &'static str) -> Write {
     let action = Action::Delete {
