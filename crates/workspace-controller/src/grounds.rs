@@ -22,9 +22,16 @@ pub enum Ground {
     Terminating,
     /// There is none of that name.
     Absent,
+    /// The controller may not ask. Its right to goes with the namespace that it is bound in, so most often there is none.
+    OutOfReach,
 }
 
 impl Ground {
+    /// Whether what is in it can be seen and written.
+    pub fn is_within_reach(self) -> bool {
+        matches!(self, Self::Firm | Self::Terminating)
+    }
+
     /// Why nothing new can be made.
     pub fn lack(self, namespace: &str) -> Option<Lack> {
         let (reason, message) = match self {
@@ -39,6 +46,12 @@ impl Ground {
                 Reason::NamespaceNotFound,
                 format!(
                     "there is no namespace '{namespace}': create it, and this goes on by itself"
+                ),
+            ),
+            Self::OutOfReach => (
+                Reason::NamespaceNotFound,
+                format!(
+                    "there is no namespace '{namespace}', or the controller has no rights in it: create it, and upgrade the controller's chart, which binds its role there; then this goes on by itself"
                 ),
             ),
         };
@@ -66,15 +79,17 @@ impl Grounds {
         self.bad().keys().cloned().collect()
     }
 
-    /// Asks for a namespace.
+    /// Asks for a namespace. That it may not be asked for is an answer: nobody else is to suffer from it.
     ///
     /// # Errors
     /// When the read fails.
     pub async fn ask(&self, reader: &Reader, namespace: &str) -> Result<Ground, ApiError> {
-        let ground = match reader.get::<Namespace>(None, namespace).await? {
-            None => Ground::Absent,
-            Some(found) if found.metadata.deletion_timestamp.is_some() => Ground::Terminating,
-            Some(_) => Ground::Firm,
+        let ground = match reader.get::<Namespace>(None, namespace).await {
+            Err(ApiError::Forbidden { .. }) => Ground::OutOfReach,
+            Err(error) => return Err(error),
+            Ok(None) => Ground::Absent,
+            Ok(Some(found)) if found.metadata.deletion_timestamp.is_some() => Ground::Terminating,
+            Ok(Some(_)) => Ground::Firm,
         };
         self.note(namespace, ground);
         Ok(ground)
@@ -88,7 +103,9 @@ impl Grounds {
     fn note(&self, namespace: &str, ground: Ground) {
         let before = match ground {
             Ground::Firm => self.bad().remove(namespace),
-            Ground::Terminating | Ground::Absent => self.bad().insert(namespace.to_owned(), ground),
+            Ground::Terminating | Ground::Absent | Ground::OutOfReach => {
+                self.bad().insert(namespace.to_owned(), ground)
+            }
         };
         if before.unwrap_or_default() != ground {
             let subscribers = self.subscribers.read().unwrap_or_else(PoisonError::into_inner);

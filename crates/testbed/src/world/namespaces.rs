@@ -1,13 +1,12 @@
 //! Namespaces: one that is deleted takes nothing new, loses everything in it, and goes. Tests that make no namespace need
 //! none.
 
-use otctl_kit::cluster::ApiError;
+use otctl_kit::cluster::{ApiError, Request, Target};
 use otctl_kit::plan::Propagation;
 use otctl_kit::store::Key;
 use serde_json::json;
 
 use super::objects::State;
-use super::requests::not_found;
 use super::{Id, Verb};
 use crate::json::{is_deleting, list};
 
@@ -35,8 +34,40 @@ pub(super) fn admit(state: &State, id: &Id) -> Result<(), ApiError> {
             quota: false,
             namespace_terminating: true,
         }),
-        None if state.namespaces.contains(namespace) => Err(not_found(&of)),
         Some(_) | None => Ok(()),
+    }
+}
+
+/// Whether a controller may ask for anything in a namespace: with one that is gone its rights there went.
+pub(super) fn allow(state: &State, request: &Request) -> Result<(), ApiError> {
+    let Some(namespace) = of_request(request) else { return Ok(()) };
+    let is_there = state.get(&Id::new("Namespace", &Key::new("", &namespace))).is_some();
+    if is_there || !state.namespaces.contains(&namespace) {
+        return Ok(());
+    }
+    Err(ApiError::Forbidden {
+        detail: format!("the controller cannot do that in the namespace {namespace:?}"),
+        quota: false,
+        namespace_terminating: false,
+    })
+}
+
+fn of_request(request: &Request) -> Option<String> {
+    let of_target = |target: &Target| match target.resource.kind.as_str() {
+        "Namespace" => Some(target.name.clone()),
+        _ => target.namespace.clone(),
+    };
+    match request {
+        Request::List { namespace, .. } => namespace.clone(),
+        Request::Create(object)
+        | Request::Apply(object)
+        | Request::Replace(object)
+        | Request::ReplaceStatus(object) => of_target(&Target::of(object)),
+        Request::Get(target)
+        | Request::Strip { target, .. }
+        | Request::Patch { target, .. }
+        | Request::PatchStatus { target, .. }
+        | Request::Delete { target, .. } => of_target(target),
     }
 }
 
@@ -117,6 +148,9 @@ mod tests {
         world.edit("ConfigMap", &key("labs/held"), |it| it["metadata"]["finalizers"] = json!([]));
         run(&world);
         assert!(world.list("Namespace").is_empty() && world.list("ConfigMap").is_empty());
-        assert!(matches!(create(&world, "later"), Err(ApiError::NotFound { .. })));
+        let later = create(&world, "later");
+        let is_barred =
+            |it: &ApiError| matches!(it, ApiError::Forbidden { namespace_terminating: false, .. });
+        assert!(later.as_ref().is_err_and(is_barred), "{later:?}");
     }
 }

@@ -11,6 +11,7 @@ use super::{Id, Verb, apply, namespaces, schema};
 use crate::json::{map, merge, text};
 
 pub(super) fn answer(state: &mut State, request: Request) -> Result<Answer, ApiError> {
+    namespaces::allow(state, &request)?;
     match request {
         Request::Get(target) => get(state, &target),
         Request::List { resource, namespace, selector } => {

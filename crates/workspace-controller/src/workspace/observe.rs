@@ -1,5 +1,5 @@
 //! Reads the facts of one workspace. From the watches, but for what must not be stale: whether the namespace takes
-//! anything new, before something is made in it, and whether the last pod is gone, before the network policy goes.
+//! anything new, before something is made in it or all of it goes, and whether the last pod is gone, before the network policy goes.
 
 use std::sync::Arc;
 
@@ -87,7 +87,7 @@ impl Reconciler {
     pub(super) async fn look(&self, key: &Key) -> Result<Observed, ApiError> {
         let workspace = self.views.workspaces.get(key);
         let mut observed = self.seen(workspace.as_ref());
-        if works::makes_anything(&observed) {
+        if works::makes_anything(&observed) || works::takes_leave(&observed) {
             let grounds = &self.views.grounds;
             observed.ground = grounds.ask(&self.reader, &observed.namespace).await?;
         }
@@ -189,9 +189,14 @@ impl Observed {
         finalizers.into_iter().any(|finalizer| finalizer == WORKSPACE_FINALIZER)
     }
 
-    /// Whether the controller has rights in the namespace.
+    /// Whether the controller's chart lists the namespace.
     pub fn is_served(&self) -> bool {
         let served = self.site.settings.served_namespaces();
         served.contains(&self.namespace)
+    }
+
+    /// Whether the controller can see to what is in the namespace.
+    pub fn is_within_reach(&self) -> bool {
+        self.is_served() && self.ground.is_within_reach()
     }
 }

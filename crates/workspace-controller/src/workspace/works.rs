@@ -22,7 +22,7 @@ use otctl_types::Workspace;
 use otctl_types::condition::Reason;
 use otctl_types::workspace::{Container, VirtualMachine as MachineEntry};
 
-pub use self::departure::awaits_last_pod;
+pub use self::departure::{awaits_last_pod, takes_leave};
 
 use self::departure::departure;
 

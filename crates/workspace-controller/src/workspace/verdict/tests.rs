@@ -169,9 +169,11 @@ fn what_cannot_be_acted_on_is_invalid() {
 
 #[test]
 fn a_namespace_that_goes_keeps_it_from_its_turn() {
-    for (ground, reason) in
-        [(Ground::Terminating, "NamespaceTerminating"), (Ground::Absent, "NamespaceNotFound")]
-    {
+    for (ground, reason) in [
+        (Ground::Terminating, "NamespaceTerminating"),
+        (Ground::Absent, "NamespaceNotFound"),
+        (Ground::OutOfReach, "NamespaceNotFound"),
+    ] {
         check(workspace().ticket("3").ground(ground), &format!("wait: {reason}"));
         check(workspace().slot(1).ground(ground), &format!("wait: {reason}"));
         check(workspace().open(1).ground(ground), &format!("yield: {reason}"));

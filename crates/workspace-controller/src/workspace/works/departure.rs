@@ -38,23 +38,30 @@ fn of_workloads(observed: &Observed, keep: &Wanted, because: &'static str) -> Ve
     writes
 }
 
-/// Whether nothing is seen of a workspace that goes any more but its policy.
-pub fn awaits_last_pod(observed: &Observed) -> bool {
+/// Whether a workspace is deleted, and its policy is to outlive its pods.
+pub fn takes_leave(observed: &Observed) -> bool {
     let mut workspace = observed.workspace.iter();
     let is_leaving = workspace.any(|workspace| workspace.metadata.deletion_timestamp.is_some());
-    let is_last = is_leaving && observed.has_finalizer() && observed.is_served();
-    is_last && !observed.has_workloads()
+    is_leaving && observed.has_finalizer() && observed.is_served()
+}
+
+/// Whether nothing is seen of a workspace that goes any more but its policy.
+pub fn awaits_last_pod(observed: &Observed) -> bool {
+    takes_leave(observed) && observed.is_within_reach() && !observed.has_workloads()
 }
 
 /// The deletions of a workspace that goes: workloads and Services; when no pod is left, the policy, and the finalizer. In a
-/// namespace where the controller has no rights any more it can see to nothing, and keeps nobody waiting.
+/// namespace that is gone, or where the controller has no rights any more, it can see to nothing, and keeps nobody waiting.
 pub(super) fn departure(workspace: &Workspace, observed: &Observed) -> Vec<Write> {
     if !observed.has_finalizer() {
         return Vec::new();
     }
+    if !observed.is_within_reach() {
+        return vec![finalize(workspace, false, "nothing of it can be seen to any more")];
+    }
     let because = "its workspace is being deleted";
     let mut writes = of_workloads(observed, &Wanted::default(), because);
-    if observed.are_pods_gone || !observed.is_served() {
+    if observed.are_pods_gone {
         let policy = own_policy(observed).filter(|it| stays(*it));
         writes.extend(policy.map(|it| delete(it, "the last pod is gone")));
         writes.push(finalize(workspace, false, "nothing is left that must not outlive its policy"));
