@@ -62,6 +62,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{ printf "system:serviceaccount:%s:%s" .Release.Namespace (include "workspace-controller.serviceAccountName" .) }}
 {{- end }}
 
+{{- /* Who lets Workspaces go before the release is removed. */}}
+{{- define "workspace-controller.releaseUser" -}}
+{{ printf "system:serviceaccount:%s:%s-release" .Release.Namespace (include "workspace-controller.fullname" .) }}
+{{- end }}
+
 {{- /* What runs before the release is removed. Kept when it has failed, so that people see why; the next try replaces it. */}}
 {{- define "workspace-controller.releaseHook" -}}
 helm.sh/hook: pre-delete

@@ -171,7 +171,7 @@ mod tests {
         assert!(told("kubectl_complete-otctl wait --f").contains("--for\t"));
         assert_eq!(
             told("kubectl_complete-otctl wait --for av"),
-            "available\tThere is something to use, of this spec or of an earlier one\n:4\n"
+            "available\tThere is something to use, of this spec or of an earlier one; for a workspace the same as ready\n:4\n"
         );
     }
 

@@ -9,7 +9,9 @@ mod workspace;
 use futures::future::BoxFuture;
 use kube::api::{ApiResource, DynamicObject, TypeMeta};
 use kube::{Api, Client, ResourceExt as _};
+use otctl_types::condition::READY;
 
+use self::standing::Wanted;
 use crate::cli::Goal;
 use crate::client::Cluster;
 use crate::progress::Progress;
@@ -34,6 +36,9 @@ pub(crate) trait Kind: Sync {
 
     /// The field of `spec` that holds an object up while it is true.
     fn suspend_field(&self) -> &'static str;
+
+    /// The condition that says that there is something to use, of the spec as it is or of an earlier one.
+    fn available(&self) -> &'static str;
 
     /// Whether the status answers everything that was asked, of what changes no generation.
     fn has_heard(&self, object: &DynamicObject) -> bool;
@@ -76,7 +81,20 @@ impl dyn Kind {
 
     /// Where an object stands, seen from what is wanted of it.
     pub(crate) fn judge(&self, object: &DynamicObject, goal: Goal) -> Standing {
-        standing::judge(object, goal, self.has_heard(object), self.progress(object))
+        let wanted = Wanted {
+            condition: match goal {
+                Goal::Ready => READY,
+                Goal::Available => self.available(),
+            },
+            has_heard: self.has_heard(object),
+            is_suspended: self.is_suspended(object),
+        };
+        standing::judge(object, wanted, self.progress(object))
+    }
+
+    /// Whether the spec of an object holds it up.
+    pub(crate) fn is_suspended(&self, object: &DynamicObject) -> bool {
+        object.data["spec"][self.suspend_field()] == true
     }
 }
 

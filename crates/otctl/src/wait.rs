@@ -26,6 +26,8 @@ pub(crate) enum Outcome {
     Reached,
     /// That was not decided in time.
     TimedOut,
+    /// It is held up, until a person lets it go on.
+    Suspended,
     /// A person must act.
     Failed,
     /// It is gone.
@@ -151,6 +153,7 @@ fn outcome(verdict: Verdict) -> Option<Outcome> {
     match verdict {
         Verdict::Reached => Some(Outcome::Reached),
         Verdict::Failed => Some(Outcome::Failed),
+        Verdict::Suspended => Some(Outcome::Suspended),
         Verdict::Going => None,
     }
 }

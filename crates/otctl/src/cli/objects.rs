@@ -12,7 +12,7 @@ use crate::completion;
 /// What `wait` and `apply --wait` exit with.
 pub(super) const EXIT_CODES: &str = "\
 Exit codes: 0 everything is as wanted, 1 the command itself failed, 2 it cannot be understood, 3 an object has failed \
-(Stalled, or deleted while it was waited for), 4 the time was up. When one has failed and the time of another was up, \
+(Stalled, or deleted while it was waited for) or is suspended, 4 the time was up. When one has failed and the time of another was up, \
 it is 3.";
 
 /// How long is waited unless somebody says otherwise.
@@ -105,7 +105,7 @@ pub struct WaitArgs {
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct UntilArgs {
     /// What is waited for.
-    #[arg(long = "for", value_enum, value_name = "WHAT", default_value_t)]
+    #[arg(long = "for", value_enum, ignore_case = true, value_name = "WHAT", default_value_t)]
     pub goal: Goal,
     /// How long at most, such as 90s, 30m or 1h30m; 0s looks once.
     #[arg(long, value_name = "DURATION", default_value = TIMEOUT, value_parser = humantime::parse_duration)]
@@ -118,7 +118,7 @@ pub enum Goal {
     /// The spec as it is now has been carried out.
     #[default]
     Ready,
-    /// There is something to use, of this spec or of an earlier one.
+    /// There is something to use, of this spec or of an earlier one; for a workspace the same as ready.
     Available,
 }
 
@@ -144,7 +144,14 @@ pub struct ApplyArgs {
     #[arg(long)]
     pub wait: bool,
     /// What is waited for; only with --wait.
-    #[arg(long = "for", value_enum, value_name = "WHAT", default_value_t, requires = "wait")]
+    #[arg(
+        long = "for",
+        value_enum,
+        ignore_case = true,
+        value_name = "WHAT",
+        default_value_t,
+        requires = "wait"
+    )]
     pub goal: Goal,
     /// How long at most, such as 90s, 30m or 1h30m; 0s looks once; only with --wait.
     #[arg(long, value_name = "DURATION", default_value = TIMEOUT, value_parser = humantime::parse_duration, requires = "wait")]

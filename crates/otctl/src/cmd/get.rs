@@ -108,7 +108,7 @@ fn ready(standing: &Standing) -> &'static str {
     match standing.verdict {
         Verdict::Reached => "True",
         Verdict::Going if standing.is_unseen() => "Unknown",
-        Verdict::Failed | Verdict::Going => "False",
+        Verdict::Failed | Verdict::Suspended | Verdict::Going => "False",
     }
 }
 

@@ -50,7 +50,7 @@ async fn set(cluster: &Cluster, found: &Found, wish: Wish) -> anyhow::Result<()>
 
 impl Wish {
     fn is_fulfilled_by(self, found: &Found) -> bool {
-        let is_held = found.object.data["spec"][found.kind.suspend_field()] == json!(true);
+        let is_held = found.kind.is_suspended(&found.object);
         is_held == (self == Self::Suspend)
     }
 

@@ -17,7 +17,7 @@ use crate::selection::{self, Unnamed};
 use crate::view::View;
 use crate::wait::{Awaited, Outcome, wait};
 
-/// One has failed.
+/// One has failed, or is held up.
 const FAILED: u8 = 3;
 /// The time was up.
 const TIMED_OUT: u8 = 4;
@@ -66,6 +66,9 @@ fn sentence(one: &Awaited, until: UntilArgs) -> Result<String, String> {
     match one.outcome {
         Some(Outcome::Reached) => Ok(format!("{name} {}", word(until.goal))),
         Some(Outcome::Failed) => Err(format!("{name} has failed ({why}): {message}")),
+        Some(Outcome::Suspended) => {
+            Err(format!("{name} is suspended, and is not waited for: otctl resume lets it go on"))
+        }
         Some(Outcome::Deleted) => Err(format!("{name} has failed: {message}")),
         Some(Outcome::TimedOut) | None => {
             let timeout = timeout(until.timeout);
@@ -128,6 +131,6 @@ pub(super) fn exit_code(ended: &[Awaited]) -> ExitCode {
     match ended.iter().filter_map(|one| one.outcome).max() {
         None | Some(Outcome::Reached) => ExitCode::SUCCESS,
         Some(Outcome::TimedOut) => ExitCode::from(TIMED_OUT),
-        Some(Outcome::Failed | Outcome::Deleted) => ExitCode::from(FAILED),
+        Some(Outcome::Suspended | Outcome::Failed | Outcome::Deleted) => ExitCode::from(FAILED),
     }
 }

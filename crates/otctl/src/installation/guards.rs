@@ -70,6 +70,10 @@ fn rendered((controller, what, template): Template) -> anyhow::Result<String> {
     Ok(text
         .replace("{{ $name }}", &format!("{controller}-{what}"))
         .replace("{{ $user }}", &format!("system:serviceaccount:{DEFAULT_NAMESPACE}:{controller}"))
+        .replace(
+            "{{ $releaseUser }}",
+            &format!("system:serviceaccount:{DEFAULT_NAMESPACE}:{controller}-release"),
+        )
         .replace("{{ $defaultNamespace }}", WORKSPACE_NAMESPACE)
         .replace("{{ $replicaSetUsers }}", &users("replicaSetUsers"))
         .replace("{{ $podUsers }}", &users("podUsers"))

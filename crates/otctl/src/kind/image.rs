@@ -11,6 +11,7 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject};
+use otctl_types::condition::AVAILABLE;
 use otctl_types::names::{IMAGE_QUEUE, RETRY_ANNOTATION};
 use otctl_types::{AdmissionQueue, AdmissionQueueStatus, VMDiskImage, VMDiskImageStatus};
 use serde::Deserialize as _;
@@ -40,6 +41,10 @@ impl Kind for Images {
 
     fn suspend_field(&self) -> &'static str {
         "suspend"
+    }
+
+    fn available(&self) -> &'static str {
+        AVAILABLE
     }
 
     /// A retry changes no generation. What its controller heard stands in the budget that it keeps.

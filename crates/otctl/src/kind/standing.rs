@@ -2,10 +2,9 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::DynamicObject;
-use otctl_types::condition::{AVAILABLE, READY, STALLED, find, is_true};
+use otctl_types::condition::{READY, STALLED, find, is_true};
 use serde::{Deserialize, Serialize};
 
-use crate::cli::Goal;
 use crate::progress::Progress;
 
 /// The phase of what the controller has not looked at as it is now.
@@ -41,6 +40,8 @@ pub(crate) enum Verdict {
     Reached,
     /// It will not be as wanted until a person acts.
     Failed,
+    /// It will not be as wanted until a person lets it go on.
+    Suspended,
     /// That is not decided.
     Going,
 }
@@ -55,13 +56,20 @@ struct Told {
     conditions: Vec<Condition>,
 }
 
-/// Where an object stands. `has_heard` is whether its status answers what changes no generation.
-pub(super) fn judge(
-    object: &DynamicObject,
-    goal: Goal,
-    has_heard: bool,
-    progress: Progress,
-) -> Standing {
+/// What is wanted of an object, and what its kind knows of it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wanted {
+    /// The condition that is to be True.
+    pub(super) condition: &'static str,
+    /// Whether its status answers what changes no generation.
+    pub(super) has_heard: bool,
+    /// Whether its spec holds it up.
+    pub(super) is_suspended: bool,
+}
+
+/// Where an object stands.
+pub(super) fn judge(object: &DynamicObject, wanted: Wanted, progress: Progress) -> Standing {
+    let Wanted { condition, has_heard, is_suspended } = wanted;
     // A status that has another form was not written by a controller of ours, and tells nothing.
     let told = Told::deserialize(&object.data["status"]).unwrap_or_default();
     if let Some(since) = &object.metadata.deletion_timestamp {
@@ -69,11 +77,12 @@ pub(super) fn judge(
         return standing(Verdict::Failed, told.phase, ("Deleting", &message), progress);
     }
     let is_current = told.observed_generation >= object.metadata.generation.or(Some(0));
-    let is_reached = is_current && is_true(&told.conditions, condition(goal));
+    let is_reached = is_current && is_true(&told.conditions, condition);
     let is_stalled = is_current && is_true(&told.conditions, STALLED);
     let verdict = match (is_reached, is_stalled) {
         (true, _) => Verdict::Reached,
         (false, true) if has_heard => Verdict::Failed,
+        (false, _) if is_suspended && is_current => Verdict::Suspended,
         (false, _) => Verdict::Going,
     };
     if verdict == Verdict::Going && (!is_current || !has_heard) {
@@ -100,13 +109,6 @@ fn standing(
     }
 }
 
-fn condition(goal: Goal) -> &'static str {
-    match goal {
-        Goal::Ready => READY,
-        Goal::Available => AVAILABLE,
-    }
-}
-
 fn unseen(told: &Told, is_current: bool) -> &'static str {
     match (told.observed_generation, is_current) {
         (None, _) => "the controller has not looked at it yet",
@@ -117,9 +119,15 @@ fn unseen(told: &Told, is_current: bool) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use otctl_types::condition::AVAILABLE;
     use serde_json::{Value, json};
 
     use super::*;
+
+    /// Asked once, and not held up.
+    const READILY: Wanted = Wanted { condition: READY, has_heard: true, is_suspended: false };
+    const UNHEARD: Wanted = Wanted { has_heard: false, ..READILY };
+    const SUSPENDED: Wanted = Wanted { is_suspended: true, ..READILY };
 
     fn condition(kind: &str, reason: &str) -> Value {
         let at = "2026-05-01T12:00:00Z";
@@ -139,8 +147,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(object: &DynamicObject, goal: Goal, has_heard: bool, expected: (Verdict, &str, &str)) {
-        let found = judge(object, goal, has_heard, Progress::default());
+    fn check(object: &DynamicObject, wanted: Wanted, expected: (Verdict, &str, &str)) {
+        let found = judge(object, wanted, Progress::default());
         assert_eq!((found.verdict, found.phase.as_str(), found.message.as_str()), expected);
     }
 
@@ -148,16 +156,11 @@ mod tests {
     fn ready_and_stalled_decide_and_everything_else_goes_on() {
         let told = |verdict| (verdict, "Phase", "why");
         let ready = object(2, &[condition("Ready", "Succeeded")]);
-        check(&ready, Goal::Ready, true, told(Verdict::Reached));
+        check(&ready, READILY, told(Verdict::Reached));
         let stalled = object(2, &[condition("Stalled", "SourceNotFound")]);
-        check(&stalled, Goal::Ready, true, told(Verdict::Failed));
-        check(&object(2, &[]), Goal::Ready, true, told(Verdict::Going));
-        check(
-            &object(2, &[condition("Reconciling", "Queued")]),
-            Goal::Ready,
-            true,
-            told(Verdict::Going),
-        );
+        check(&stalled, READILY, told(Verdict::Failed));
+        check(&object(2, &[]), READILY, told(Verdict::Going));
+        check(&object(2, &[condition("Reconciling", "Queued")]), READILY, told(Verdict::Going));
     }
 
     #[test]
@@ -165,7 +168,7 @@ mod tests {
         let told =
             (Verdict::Going, UNSEEN, "the controller has not looked at the changed spec yet");
         for kind in ["Ready", "Stalled"] {
-            check(&object(1, &[condition(kind, "Any")]), Goal::Ready, true, told);
+            check(&object(1, &[condition(kind, "Any")]), READILY, told);
         }
     }
 
@@ -175,8 +178,7 @@ mod tests {
         untold.data = json!({"spec": {}});
         check(
             &untold,
-            Goal::Ready,
-            true,
+            READILY,
             (Verdict::Going, UNSEEN, "the controller has not looked at it yet"),
         );
     }
@@ -185,17 +187,35 @@ mod tests {
     fn an_earlier_state_will_do_for_available_also_when_the_update_has_failed() {
         let both =
             object(2, &[condition("Available", "Updating"), condition("Stalled", "TooSmall")]);
-        check(&both, Goal::Available, true, (Verdict::Reached, "Phase", "why"));
-        check(&both, Goal::Ready, true, (Verdict::Failed, "Phase", "why"));
+        check(
+            &both,
+            Wanted { condition: AVAILABLE, ..READILY },
+            (Verdict::Reached, "Phase", "why"),
+        );
+        check(&both, READILY, (Verdict::Failed, "Phase", "why"));
     }
 
     #[test]
     fn a_failure_from_before_a_retry_is_no_answer_and_success_is_one() {
         let stalled = object(2, &[condition("Stalled", "SourceNotFound")]);
         let message = "the controller has not seen yet that it was asked for again";
-        check(&stalled, Goal::Ready, false, (Verdict::Going, UNSEEN, message));
+        check(&stalled, UNHEARD, (Verdict::Going, UNSEEN, message));
         let ready = object(2, &[condition("Ready", "Succeeded")]);
-        check(&ready, Goal::Ready, false, (Verdict::Reached, "Phase", "why"));
+        check(&ready, UNHEARD, (Verdict::Reached, "Phase", "why"));
+    }
+
+    #[test]
+    fn one_that_is_held_up_is_waited_for_no_longer_once_its_controller_says_so() {
+        let told = |verdict| (verdict, "Phase", "why");
+        check(&object(2, &[]), SUSPENDED, told(Verdict::Suspended));
+        let unheard = Wanted { has_heard: false, ..SUSPENDED };
+        check(&object(2, &[]), unheard, told(Verdict::Suspended));
+        let stalled = object(2, &[condition("Stalled", "SourceNotFound")]);
+        check(&stalled, SUSPENDED, told(Verdict::Failed));
+        let ready = object(2, &[condition("Ready", "Succeeded")]);
+        check(&ready, SUSPENDED, told(Verdict::Reached));
+        let unseen = "the controller has not looked at the changed spec yet";
+        check(&object(1, &[]), SUSPENDED, (Verdict::Going, UNSEEN, unseen));
     }
 
     #[test]
@@ -204,14 +224,14 @@ mod tests {
         ready.metadata.deletion_timestamp =
             serde_json::from_value(json!("2026-05-01T12:00:00Z")).unwrap();
         let message = "it is being deleted since 2026-05-01T12:00:00Z";
-        check(&ready, Goal::Ready, true, (Verdict::Failed, "Phase", message));
+        check(&ready, READILY, (Verdict::Failed, "Phase", message));
     }
 
     #[test]
     fn the_reason_is_that_of_ready() {
         let mut waits = condition("Ready", "SlotsBusy");
         waits["status"] = json!("False");
-        let found = judge(&object(2, &[waits]), Goal::Ready, true, Progress::default());
+        let found = judge(&object(2, &[waits]), READILY, Progress::default());
         assert_eq!(found.reason, "SlotsBusy");
     }
 }

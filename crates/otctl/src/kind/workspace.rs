@@ -9,6 +9,7 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use kube::api::{ApiResource, DynamicObject};
 use otctl_types::Workspace;
+use otctl_types::condition::READY;
 
 use super::{Kind, Retry};
 use crate::cli::Goal;
@@ -34,6 +35,11 @@ impl Kind for Workspaces {
 
     fn suspend_field(&self) -> &'static str {
         "suspended"
+    }
+
+    /// What there is of a workspace can be used once it is ready.
+    fn available(&self) -> &'static str {
+        READY
     }
 
     /// Everything that is asked of a workspace stands in its spec.
@@ -97,6 +103,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::kind::Verdict;
 
     fn workspace(status: &Value) -> DynamicObject {
         let object = json!({
@@ -115,6 +122,16 @@ mod tests {
         );
         assert_eq!(of(Value::Null), Progress::default());
         assert_eq!(of(json!("many")), Progress::default());
+    }
+
+    #[test]
+    fn a_workspace_is_available_when_it_is_ready() {
+        let ready = json!({"type": "Ready", "status": "True", "reason": "Ready", "message": "",
+            "lastTransitionTime": "2026-05-01T12:00:00Z"});
+        let all: &dyn Kind = &Workspaces;
+        let of = |status: Value| all.judge(&workspace(&status), Goal::Available).verdict;
+        assert_eq!(of(json!({"observedGeneration": 1, "conditions": [ready]})), Verdict::Reached);
+        assert_eq!(of(json!({"observedGeneration": 1})), Verdict::Going);
     }
 
     #[test]

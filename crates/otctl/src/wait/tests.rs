@@ -51,6 +51,13 @@ fn what_is_told_of_the_present_spec_decides() {
 }
 
 #[test]
+fn one_that_is_suspended_is_not_waited_for() {
+    let mut held = image(FIRST, 2, &[]);
+    held.data["spec"]["suspend"] = json!(true);
+    check([Ok(Some(held))], (Some(Outcome::Suspended), "why"));
+}
+
+#[test]
 fn one_that_goes_has_failed_also_when_another_took_its_name() {
     check([Ok(None)], (Some(Outcome::Deleted), "it was deleted"));
     let another = "it was deleted, and there is another of its name";

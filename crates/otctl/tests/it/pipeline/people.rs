@@ -102,7 +102,8 @@ async fn hold_up_and_let_go_on(stage: &Stage, terminal: &Terminal) {
     tree.expect(0, "`otctl resume vmdiskimage/next -n labs` lets it go on").expect_no("position");
     let asked = terminal.run("retry vmdi/next").await;
     asked.expect(0, "it stays suspended until `otctl resume vmdiskimage/next -n labs`");
-    terminal.run("wait vmdi/next --timeout 0s").await.expect(4, "when it was looked at");
+    let held = terminal.run("wait vmdi/next --timeout 5m").await;
+    held.expect(3, "is suspended, and is not waited for: otctl resume lets it go on");
     terminal.run("resume vmdi/next").await.expect(0, "vmdiskimage.pelotech.ot/next resumed\n");
     terminal.run("resume vmdi/next").await.expect(0, "next unchanged (not suspended)\n");
     assert!(!stage.read("next").await.spec.suspend);

@@ -16,6 +16,12 @@ pub(super) async fn a_pipeline_tells_ready_failed_and_timed_out_apart(labs: &Lab
     good.expect(0, "workspace.pelotech.ot/built created\n");
     good.expect(0, "workspace.pelotech.ot/built ready\n");
     terminal.run("wait ws/built --timeout 0s").await.expect(0, "workspace.pelotech.ot/built ready");
+    let available = terminal.run("wait ws/built --for Available --timeout 0s").await;
+    available.expect(0, "workspace.pelotech.ot/built available");
+    terminal
+        .run("wait ws/built --for Admitted")
+        .await
+        .expect(2, "possible values: ready, available");
 
     let missing = Behaviour::new().always(Fault::status(404));
     labs.stage.server.add("gone", Content::generated(1 << 20, 1));
@@ -41,6 +47,8 @@ pub(super) async fn a_pipeline_tells_ready_failed_and_timed_out_apart(labs: &Lab
 
     terminal.run("suspend ws/built").await.expect(0, "built");
     labs.is("built", Phase::Suspended).await;
+    let held = terminal.run("wait ws/built --timeout 5m").await;
+    held.expect(3, "workspace.pelotech.ot/built is suspended, and is not waited for");
     terminal.run("resume ws/built").await.expect(0, "built");
     terminal.run("wait ws/built --timeout 4m").await.expect(0, "ready");
     terminal.run("get ws").await.expect(0, "failing");

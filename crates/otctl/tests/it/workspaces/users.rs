@@ -1,5 +1,7 @@
 //! Nobody gets by a Workspace what they may not have in its namespace.
 
+mod ends;
+
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, Resource};
@@ -12,20 +14,27 @@ use serde_json::{Value, json};
 use super::{EXAMS, LABS, api, as_user, installed, refusal, workspace};
 use crate::stage::until;
 
-/// May do with Workspaces as everybody may, and with Services and Deployments in one namespace.
+/// May do with Workspaces as everybody may, and make and delete in one namespace what a container needs.
 const ADA: &str = "ada";
 /// May do with Workspaces as everybody may, and nothing else.
 const BOB: &str = "bob";
-/// Everybody who is called so may write Workspaces.
-const USERS: [&str; 2] = [ADA, BOB];
+/// As Ada, but for deleting.
+const EVE: &str = "eve";
+/// As Ada, but for network policies.
+const DAN: &str = "dan";
+/// Everybody who is called so may write Workspaces, with all that belongs to them.
+const USERS: [&str; 6] = [ADA, BOB, EVE, DAN, CONTROLLER, RELEASE];
+/// What acts for an installation.
+const CONTROLLER: &str = "system:serviceaccount:sync-operator:workspace-controller";
+const RELEASE: &str = "system:serviceaccount:sync-operator:workspace-controller-release";
 
-/// A cluster on which both have their rights, and what each sees of it.
+/// A cluster on which all have their rights, and what two of them see of it.
 async fn users() -> (&'static LocalCluster, Client, Client) {
     let cluster = installed().await;
     let admin = cluster.admin();
     let everything = rules(
         "pelotech.ot",
-        &["workspaces"],
+        &["workspaces", "workspaces/status"],
         &["get", "list", "create", "update", "patch", "delete", "deletecollection"],
     );
     let name = json!({"name": "workspace-writers"});
@@ -36,23 +45,37 @@ async fn users() -> (&'static LocalCluster, Client, Client) {
         json!({"metadata": name, "roleRef": reference("ClusterRole", "workspace-writers"), "subjects": subjects(&USERS)}),
     )
     .await;
-    let mut makes = rules("", &["services"], &["create", "delete"]);
-    makes.extend(rules("apps", &["deployments"], &["create", "delete"]));
-    let name = json!({"name": "makers", "namespace": LABS});
-    apply(&Api::<Role>::namespaced(admin.clone(), LABS), json!({"metadata": name, "rules": makes}))
-        .await;
-    apply(
-        &Api::<RoleBinding>::namespaced(admin, LABS),
-        json!({"metadata": name, "roleRef": reference("Role", "makers"), "subjects": subjects(&[ADA])}),
-    )
-    .await;
+    let isolated: &[(&str, &str)] =
+        &[("", "services"), ("apps", "deployments"), ("networking.k8s.io", "networkpolicies")];
+    for (user, parts, verbs) in [
+        (ADA, isolated, &["create", "delete"][..]),
+        (EVE, isolated, &["create"]),
+        (DAN, &isolated[..2], &["create", "delete"]),
+    ] {
+        let parts = parts.iter().flat_map(|(group, part)| rules(group, &[*part], verbs));
+        may(&admin, user, parts.collect()).await;
+    }
     let (ada, bob) = (as_user(cluster, ADA), as_user(cluster, BOB));
+    let open = workspace("a-try", &json!({"network": {"isolate": false}}));
     until("the rights hold", async || {
         let bob_reads = workspaces(&bob).list(&ListParams::default()).await.ok();
-        bob_reads.and(create_dry(&ada, workspace("a-try", &json!({}))).await.ok())
+        let dan_makes = create_dry(&as_user(cluster, DAN), open.clone()).await.ok();
+        bob_reads.and(dan_makes)
     })
     .await;
     (cluster, ada, bob)
+}
+
+/// Gives a user rights in one namespace.
+async fn may(admin: &Client, user: &str, rules: Vec<Value>) {
+    let name = json!({"name": user, "namespace": LABS});
+    apply(&Api::<Role>::namespaced(admin.clone(), LABS), json!({"metadata": name, "rules": rules}))
+        .await;
+    apply(
+        &Api::<RoleBinding>::namespaced(admin.clone(), LABS),
+        json!({"metadata": name, "roleRef": reference("Role", user), "subjects": subjects(&[user])}),
+    )
+    .await;
 }
 
 fn rules(group: &str, resources: &[&str], verbs: &[&str]) -> Vec<Value> {
@@ -103,6 +126,11 @@ async fn edit(client: &Client, name: &str, patch: &Value) -> kube::Result<Worksp
     workspaces(client).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await
 }
 
+fn with(mut fields: Value, field: &str, value: Value) -> Value {
+    fields[field] = value;
+    fields
+}
+
 fn in_namespace(namespace: &str) -> Value {
     json!({"namespace": namespace})
 }
@@ -124,7 +152,7 @@ async fn a_workspace_is_made_where_its_user_may_make_its_parts() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_part_needs_the_right_to_make_such_a_part() {
-    let (_, ada, bob) = users().await;
+    let (cluster, ada, bob) = users().await;
     let machine = |fields: Value| {
         let mut spec = json!({"VMDiskImageName": "debian"});
         spec.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
@@ -136,6 +164,12 @@ async fn each_part_needs_the_right_to_make_such_a_part() {
         (machine(json!({})), None),
         (machine(json!({"instance": {"memory": "1Gi"}})), Some("create virtualmachines in")),
         (machine(source.clone()), Some("create vmdiskimages in")),
+        // Each image that it names and another Workspace has made goes with it, if it is the last.
+        (
+            with(machine(json!({})), "imageRetention", json!("Delete")),
+            Some("delete vmdiskimages in"),
+        ),
+        (json!({"imageRetention": "Delete"}), None),
     ] {
         let tried = create_dry(&ada, workspace("parts", &fields)).await;
         match expected {
@@ -150,7 +184,18 @@ async fn each_part_needs_the_right_to_make_such_a_part() {
     let mut images = workspace("images", &machine(json!({})));
     images["spec"].as_object_mut().unwrap().remove("containers");
     create_dry(&ada, images.clone()).await.unwrap();
+    images["spec"]["network"] = json!({"isolate": false});
     assert!(refusal(create_dry(&bob, images).await).contains("bob may not create services in"));
+    // Isolation is a network policy, and so is each of its doors.
+    let dan = as_user(cluster, DAN);
+    let door = json!({"ingress": [{"from": {"cidr": "0.0.0.0/0"}}]});
+    for network in [json!({}), door] {
+        let told =
+            refusal(create_dry(&dan, workspace("cut-off", &json!({"network": network}))).await);
+        assert!(told.contains("dan may not create networkpolicies in"), "{network}: {told}");
+    }
+    let open = workspace("open", &json!({"network": {"isolate": false}}));
+    create_dry(&dan, open).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
