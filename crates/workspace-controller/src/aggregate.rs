@@ -76,9 +76,13 @@ pub fn container(entry: &Container, deployment: Option<&Deployment>, pods: &[Arc
     if is_complete(&status, asked) {
         return Part::running();
     }
+    if is_paused(deployment) {
+        // What it said before is not about what is there now.
+        return paused(&count(entry, &status, pods));
+    }
     refusal(&status)
         .or_else(|| pods::trouble(&entry.name, pods))
-        .unwrap_or_else(|| waiting(deployment, &status, pods))
+        .unwrap_or_else(|| waiting(entry, deployment, &status, pods))
 }
 
 /// Whether a status is about an earlier spec.
@@ -117,16 +121,31 @@ fn refused(words: String) -> Part {
     Part::degraded(Reason::PodRefused, words)
 }
 
-/// Nothing is wrong with any pod, and not all are ready.
-fn waiting(deployment: &Deployment, status: &DeploymentStatus, pods: &[Arc<Pod>]) -> Part {
-    let spec = deployment.spec.as_ref();
-    let asked = spec.and_then(|spec| spec.replicas).unwrap_or(1);
+fn is_paused(deployment: &Deployment) -> bool {
+    deployment.spec.as_ref().and_then(|spec| spec.paused) == Some(true)
+}
+
+fn paused(count: &str) -> Part {
+    let message = format!("{count}; its Deployment was paused by hand: kubectl rollout resume");
+    Part::degraded(Reason::NotReady, message)
+}
+
+/// How many are ready, and what those that run and are not wait for.
+fn count(entry: &Container, status: &DeploymentStatus, pods: &[Arc<Pod>]) -> String {
     let ready = status.available_replicas.unwrap_or(0);
-    let count = format!("{ready} of {asked} pods are ready");
-    if spec.and_then(|spec| spec.paused) == Some(true) {
-        let message = format!("{count}; its Deployment was paused by hand: kubectl rollout resume");
-        return Part::degraded(Reason::NotReady, message);
-    }
+    let probe = pods::unanswered_probe(entry, pods);
+    let probe = probe.map_or_else(String::new, |probe| format!(": {probe} does not succeed"));
+    format!("{ready} of {} pods are ready{probe}", entry.replicas)
+}
+
+/// Nothing is wrong with any pod, and not all are ready.
+fn waiting(
+    entry: &Container,
+    deployment: &Deployment,
+    status: &DeploymentStatus,
+    pods: &[Arc<Pod>],
+) -> Part {
+    let (asked, count) = (entry.replicas, count(entry, status, pods));
     let progress = condition(status, "Progressing");
     let is_late = progress.is_some_and(|it| it.status == "False");
     let was_complete =

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod, PodStatus};
 use kube::ResourceExt;
 use otctl_types::condition::Reason;
-use otctl_types::workspace::ContainerState;
+use otctl_types::workspace::{Container, ContainerState};
 
 use super::Part;
 
@@ -39,6 +39,22 @@ pub(super) fn have_all_started(pods: &[Arc<Pod>], asked: i32) -> bool {
     let pods = relevant(pods);
     let started = pods.iter().copied().filter(has_started).count();
     i32::try_from(started).is_ok_and(|started| started >= asked)
+}
+
+/// The probe that a container which runs has not passed.
+pub(super) fn unanswered_probe(entry: &Container, pods: &[Arc<Pod>]) -> Option<&'static str> {
+    let statuses = relevant(pods).into_iter().filter_map(|pod| pod.status.as_ref());
+    let containers = statuses.flat_map(|status| status.container_statuses.iter().flatten());
+    let runs = |it: &&ContainerStatus| {
+        !it.ready && it.state.as_ref().is_some_and(|state| state.running.is_some())
+    };
+    let waiting: Vec<_> = containers.filter(|it| it.name == entry.name).filter(runs).collect();
+    let is_starting = |it: &&ContainerStatus| it.started == Some(false);
+    if entry.startup_probe.is_some() && waiting.iter().any(is_starting) {
+        return Some("startupProbe");
+    }
+    let is_up = waiting.iter().any(|it| !is_starting(it));
+    (is_up && entry.readiness_probe.is_some()).then_some("readinessProbe")
 }
 
 /// Pods that go on. One that has ended was replaced: it tells something only when there is no other.

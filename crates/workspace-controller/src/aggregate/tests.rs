@@ -229,6 +229,34 @@ fn a_rollout_that_a_person_paused_says_so() {
 }
 
 #[test]
+fn what_a_paused_one_said_before_is_not_told() {
+    let told = "1 of 2 pods are ready; its Deployment was paused by hand: kubectl rollout resume";
+    let made = deployment(2).seen(2).pods(2, 1, 1).paused();
+    let made = made.says("ReplicaFailure", "True", "FailedCreate", "exceeded quota: labs");
+    check(made, [], (Degraded, Reason::NotReady, told));
+}
+
+#[test]
+fn a_probe_that_does_not_succeed_is_named() {
+    let mut probed = entry(1);
+    probed.readiness_probe = Some(Default::default());
+    let told = |entry: &Container, started: Option<bool>| {
+        let mut pod = (*pod("a").runs(false).read()).clone();
+        pod.status.as_mut().unwrap().container_statuses.as_mut().unwrap()[0].started = started;
+        container(entry, Some(&deployment(1).seen(2).pods(1, 1, 0).read()), &[Arc::new(pod)])
+            .message
+    };
+    let expected = "0 of 1 pods are ready: readinessProbe does not succeed";
+    assert_eq!(told(&probed, Some(true)), expected);
+    assert_eq!(told(&probed, None), expected);
+    probed.startup_probe = Some(Default::default());
+    assert_eq!(told(&probed, Some(true)), expected);
+    let expected = "0 of 1 pods are ready: startupProbe does not succeed";
+    assert_eq!(told(&probed, Some(false)), expected);
+    assert_eq!(told(&entry(1), Some(true)), "0 of 1 pods are ready");
+}
+
+#[test]
 fn the_worst_of_several_pods_is_told_and_of_two_the_first() {
     let pull = || pod("d").waits("ErrImagePull", "no image");
     let crash = |name| pod(name).waits("CrashLoopBackOff", "").before(2, 1, name);
