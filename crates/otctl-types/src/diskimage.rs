@@ -89,8 +89,8 @@ pub struct VMDiskImageSpec {
     /// `AWS_SESSION_TOKEN` and `AWS_REGION` are read too. Without `region` it is that of an `amazonaws.com` host, else
     /// `us-east-1`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 253), regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"))]
-    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')")
+    #[schemars(length(max = 253), regex(pattern = r"^[a-z0-9]+((-+|[.])[a-z0-9]+)*$"))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]+((-+|[.])[a-z0-9]+)*$')")
         .message("secretRef is the name of a Secret in the namespace of the image: lower-case letters, digits, '-' and '.'"))]
     pub secret_ref: Option<String>,
     /// `sha256:` and 64 hexadecimal digits: what the bytes at `url` must hash to, before decompression. An image that
@@ -113,15 +113,15 @@ pub struct VMDiskImageSpec {
     pub disk_size: Option<String>,
     /// Storage class of the volume. Absent: `defaultStorageClass` of the policy, else the cluster's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 253), regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"))]
-    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')")
+    #[schemars(length(max = 253), regex(pattern = r"^[a-z0-9]+((-+|[.])[a-z0-9]+)*$"))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]+((-+|[.])[a-z0-9]+)*$')")
         .message("storageClass is the name of a StorageClass, see kubectl get storageclass; leave it out for the default"))]
     pub storage_class: Option<String>,
     /// Class of the snapshot to take when the data is complete. Absent: `defaultSnapshotClass` of the policy, else no
     /// snapshot is taken, whatever the cluster's default is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 253), regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"))]
-    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')")
+    #[schemars(length(max = 253), regex(pattern = r"^[a-z0-9]+((-+|[.])[a-z0-9]+)*$"))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]+((-+|[.])[a-z0-9]+)*$')")
         .message("snapshotClass is the name of a VolumeSnapshotClass, see kubectl get volumesnapshotclass; leave it out for no snapshot, or the policy's default"))]
     pub snapshot_class: Option<String>,
     /// Whether the volume stays when the snapshot is ready. Absent: no with a snapshot, yes without one.

@@ -43,11 +43,35 @@ pub(crate) fn texts(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// A container has these by a name of Kubernetes, or what a node's owner adds by a name with a domain of theirs.
+const IS_A_RESOURCE: &str = "self.all(name, name in ['cpu', 'memory', 'ephemeral-storage'] \
+|| name.matches('^hugepages-[1-9][0-9]{0,5}(Ki|Mi|Gi)$') || (name.matches('^[a-z0-9]+((-+|[.])[a-z0-9]+)*/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$') && !name.startsWith('requests.') && name.indexOf('/') <= 244))";
+
+const OTHERS_ARE_COUNTED: &str = "self.all(name, !name.contains('/') || name.contains('kubernetes.io/') \
+|| !isQuantity(self[name]) || quantity(self[name]).isInteger())";
+
+const PAGES_ARE_WHOLE: &str = "self.all(name, !name.matches('^hugepages-[1-9][0-9]{0,5}(Ki|Mi|Gi)$') || !isQuantity(self[name]) \
+|| (quantity(self[name]).isInteger() && quantity(self[name]).asInteger() % quantity(name.substring(10)).asInteger() == 0))";
+
 /// A bounded map of amounts, as in `resources` of a container.
 pub(crate) fn quantities(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object",
         "maxProperties": 16,
+        "x-kubernetes-validations": [
+            {
+                "rule": IS_A_RESOURCE,
+                "message": "a resource is cpu, memory, ephemeral-storage, hugepages-SIZE such as hugepages-2Mi, or one that nodes offer by a name with a domain, such as nvidia.com/gpu"
+            },
+            {
+                "rule": OTHERS_ARE_COUNTED,
+                "message": "what nodes offer by a name with a domain is counted: the amount is a whole number, such as 1"
+            },
+            {
+                "rule": PAGES_ARE_WHOLE,
+                "message": "an amount of hugepages is of whole pages: a multiple of the size in their name, such as 64Mi of hugepages-2Mi"
+            }
+        ],
         "additionalProperties": {
             "type": "string", "minLength": 1, "maxLength": 32,
             "pattern": "^[0-9]+(\\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$",
@@ -60,11 +84,17 @@ pub(crate) fn quantities(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+const ARE_KEYS_OF_LABELS: &str = "self.all(key, key.indexOf('/') <= 253 && key.matches('^([a-z0-9]+((-+|[.])[a-z0-9]+)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))";
+
 /// A bounded map of labels, as in `matchLabels` of a selector.
 pub(crate) fn labels(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object",
         "maxProperties": 16,
+        "x-kubernetes-validations": [{
+            "rule": ARE_KEYS_OF_LABELS,
+            "message": "the key of a label is at most 63 letters, digits, '-', '_' and '.', and before a '/' the name of a domain, such as app or example.com/team"
+        }],
         "additionalProperties": {
             "type": "string", "maxLength": 63,
             "pattern": "^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$",

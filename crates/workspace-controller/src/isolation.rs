@@ -1,6 +1,8 @@
 //! Whether a workspace is as isolated as its network policy says. Policies add up: each that selects a pod can only let
 //! more through to it, and so undo what another shuts.
 
+mod wider;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -8,6 +10,7 @@ use k8s_openapi::api::networking::v1::{NetworkPolicy, NetworkPolicySpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use kube::ResourceExt;
 
+use self::wider::is_wider;
 use crate::machines::VirtualMachine;
 
 /// The annotation by which Multus is asked for secondary networks.
@@ -16,18 +19,19 @@ const MULTUS_ANNOTATION: &str = "k8s.v1.cni.cncf.io/networks";
 type Labels = BTreeMap<String, String>;
 
 /// Names of the policies that let through to pods of a workspace what `own`, its own policy, does not. `policies` are all
-/// of its namespace, `pods` the labels of its pods; the labels that all of them have count even before there are any.
+/// of its namespace, `pods` the labels of its pods; before there are any, the labels count that all of them will have.
 pub fn weakened_by(
     policies: &[Arc<NetworkPolicy>],
     own: &NetworkPolicy,
     pods: &[Labels],
 ) -> Vec<String> {
-    let common = own.spec.as_ref().and_then(|spec| spec.pod_selector.as_ref());
-    let common = common.and_then(|selector| selector.match_labels.as_ref());
+    let Some(ours) = &own.spec else { return Vec::new() };
+    let common = ours.pod_selector.as_ref().and_then(|selector| selector.match_labels.as_ref());
+    let common = common.filter(|_| pods.is_empty());
     let concerns = |policy: &&Arc<NetworkPolicy>| {
         let is_other =
             policy.metadata.uid != own.metadata.uid || policy.name_any() != own.name_any();
-        let spec = policy.spec.as_ref().filter(|spec| is_other && allows_anything(spec));
+        let spec = policy.spec.as_ref().filter(|spec| is_other && is_wider(spec, ours));
         spec.is_some_and(|spec| common.into_iter().chain(pods).any(|pod| selects(spec, pod)))
     };
     let mut names: Vec<_> =
@@ -35,13 +39,6 @@ pub fn weakened_by(
     names.sort();
     names.dedup();
     names
-}
-
-/// Whether it lets anything through in a direction that it is about. One that only shuts widens nothing.
-fn allows_anything(spec: &NetworkPolicySpec) -> bool {
-    let has_ingress = spec.ingress.as_ref().is_some_and(|rules| !rules.is_empty());
-    let has_egress = spec.egress.as_ref().is_some_and(|rules| !rules.is_empty());
-    is_about(spec, "Ingress") && has_ingress || is_about(spec, "Egress") && has_egress
 }
 
 /// A policy that names no direction is about what comes in, and about what goes out where it has rules for that.

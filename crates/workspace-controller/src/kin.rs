@@ -137,7 +137,7 @@ pub fn concerned(metadata: &ObjectMeta, workspaces: &Store<Workspace>) -> BTreeS
 }
 
 /// Whether a child of `workspace` has that name; a claim's goes on with its revision.
-fn has_child(workspace: &Workspace, name: &str) -> bool {
+pub fn has_child(workspace: &Workspace, name: &str) -> bool {
     let is_of = |child: String| {
         name.strip_prefix(&child).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
     };

@@ -2,13 +2,14 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt};
 use otctl_kit::store::{Key, Scoped, Store};
 use otctl_types::names::WORKSPACE_LABEL;
 use otctl_types::{AdmissionQueueStatus, VMDiskImage, Workspace};
 
 use crate::images;
-use crate::kin;
+use crate::kin::{self, Whose};
 use crate::views::{Views, queue_key};
 
 /// Wakes a key.
@@ -42,7 +43,7 @@ fn of_strangers<K: Resource<DynamicType = ()> + Send + Sync + 'static>(
     let (wake, workspaces) = (wake.clone(), views.workspaces.clone());
     store.subscribe(move |object| {
         let meta = object.meta();
-        if kin::owner_key(meta).is_none() && !kin::concerned(meta, &workspaces).is_empty() {
+        if !is_child(meta, &workspaces) && !kin::concerned(meta, &workspaces).is_empty() {
             wake(&queue_key());
         }
     });
@@ -110,12 +111,22 @@ fn wake_users(wake: &Wake, views: &Views) {
     });
 }
 
+/// Whether an object is a child of the workspace that it names as its controller. References can be copied by hand, and so
+/// can labels: a child has the name of one.
+fn is_child(metadata: &ObjectMeta, workspaces: &Store<Workspace>) -> bool {
+    let owner = kin::owner_key(metadata).and_then(|key| workspaces.get(&key));
+    owner.is_some_and(|owner| {
+        kin::whose(metadata, &owner) == Whose::Ours
+            && kin::has_child(&owner, metadata.name.as_deref().unwrap_or_default())
+    })
+}
+
 /// A workspace's own network policy selects its own pods. Any other may select everybody's in its namespace.
 fn wake_neighbours(wake: &Wake, views: &Views) {
     let (wake, workspaces) = (wake.clone(), views.workspaces.clone());
     views.networks.subscribe(move |policy| {
         kin::concerned(&policy.metadata, &workspaces).iter().for_each(|owner| wake(owner));
-        if kin::owner_key(&policy.metadata).is_none() {
+        if !is_child(&policy.metadata, &workspaces) {
             wake_all_in(&policy.namespace().unwrap_or_default(), &wake, &workspaces);
         }
     });
@@ -150,3 +161,6 @@ fn wake_changed_holders(wake: &Wake, views: &Views) {
         *before = after;
     });
 }
+
+#[cfg(test)]
+mod tests;

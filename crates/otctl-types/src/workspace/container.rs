@@ -140,8 +140,8 @@ pub struct ContainerPort {
 #[serde(rename_all = "camelCase")]
 pub struct PullSecret {
     /// Its name, in the workspace's namespace.
-    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"))]
-    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')")
+    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[a-z0-9]+((-+|[.])[a-z0-9]+)*$"))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]+((-+|[.])[a-z0-9]+)*$')")
         .message("name is the name of a Secret in the workspace's namespace: lower-case letters, digits, '-' and '.'"))]
     pub name: String,
 }

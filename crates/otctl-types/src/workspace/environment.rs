@@ -5,10 +5,12 @@ use serde::{Deserialize, Serialize};
 
 const ONE_SOURCE_OF_A_VALUE: &str = "[has(self.configMapKeyRef), has(self.secretKeyRef), has(self.fieldRef)].filter(given, given).size() == 1";
 
-/// A pattern alone would cost more than an API server allows a rule on so many variables.
+/// A pattern would cost more than an API server allows a rule on so many variables, so that this has less in it than the
+/// field's. A domain has at most 253 characters.
 const IS_A_KNOWN_FIELD: &str = "self in ['metadata.name', 'metadata.namespace', 'metadata.uid', 'status.podIP', \
 'status.podIPs', 'status.hostIP', 'status.hostIPs'] || (self.endsWith(\"']\") \
-&& (self.startsWith(\"metadata.labels['\") || self.startsWith(\"metadata.annotations['\")))";
+&& ((self.startsWith(\"metadata.labels['\") && self.indexOf('/') <= 270) \
+|| (self.startsWith(\"metadata.annotations['\") && self.indexOf('/') <= 275)))";
 
 /// One environment variable.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, KubeSchema)]
@@ -52,14 +54,14 @@ pub struct ValueFrom {
 #[serde(rename_all = "camelCase")]
 pub struct KeyReference {
     /// Name of the ConfigMap or Secret.
-    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"))]
-    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')")
+    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[a-z0-9]+((-+|[.])[a-z0-9]+)*$"))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]+((-+|[.])[a-z0-9]+)*$')")
         .message("name is the name of a ConfigMap or Secret in the workspace's namespace: lower-case letters, digits, '-' and '.'"))]
     pub name: String,
     /// The key in it.
-    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[-._a-zA-Z0-9]+$"))]
-    #[x_kube(validation = Rule::new("self.matches('^[-._a-zA-Z0-9]+$')")
-        .message("key is a key of the ConfigMap or Secret: letters, digits, '-', '_' and '.'"))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[.]?[-_a-zA-Z0-9][-._a-zA-Z0-9]*$"))]
+    #[x_kube(validation = Rule::new("self.matches('^[.]?[-_a-zA-Z0-9][-._a-zA-Z0-9]*$')")
+        .message("key is a key of the ConfigMap or Secret: letters, digits, '-', '_' and '.', and does not begin with '..'"))]
     pub key: String,
     /// Whether the container starts without the variable when there is no such key. Absent: it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -75,7 +77,7 @@ pub struct FieldReference {
     #[schemars(
         length(min = 1, max = 384),
         regex(
-            pattern = r"^(metadata\.(name|namespace|uid|(labels|annotations)\['[^']+'\])|status\.(podIPs?|hostIPs?))$"
+            pattern = r"^(metadata[.](name|namespace|uid|labels\['([a-z0-9]+((-+|[.])[a-z0-9]+)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?'\]|annotations\['([A-Za-z0-9]+((-+|[.])[A-Za-z0-9]+)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?'\])|status[.](podIPs?|hostIPs?))$"
         )
     )]
     #[x_kube(validation = Rule::new(IS_A_KNOWN_FIELD)
@@ -102,8 +104,8 @@ pub struct VariablesFrom {
 #[serde(rename_all = "camelCase")]
 pub struct NameReference {
     /// Its name.
-    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"))]
-    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')")
+    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[a-z0-9]+((-+|[.])[a-z0-9]+)*$"))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]+((-+|[.])[a-z0-9]+)*$')")
         .message("name is the name of a ConfigMap or Secret in the workspace's namespace: lower-case letters, digits, '-' and '.'"))]
     pub name: String,
     /// Whether the container starts when there is none of that name. Absent: it does not.

@@ -8,9 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use super::Protocol;
 
-/// Where clouds hand out credentials of the machine or of a pod. A door that is one of these is refused; where one lies
-/// inside a wider door it is to be cut out.
-pub const METADATA_ADDRESSES: [&str; 12] = [
+/// Where clouds hand out credentials of the machine or of a pod, also by the IPv6 addresses that are translated to those. A
+/// door within one of these is refused; where one lies inside a wider door it is to be cut out.
+///
+/// A site's own prefix of NAT64 cannot be known here. Addresses mapped to IPv4 (`::ffff:0:0/96`) are none at all to a
+/// network policy, which takes them for the IPv4 ones: they are refused as such.
+pub const METADATA_ADDRESSES: [&str; 40] = [
     "169.254.169.254/32",
     "169.254.170.2/32",
     "169.254.170.23/32",
@@ -23,12 +26,48 @@ pub const METADATA_ADDRESSES: [&str; 12] = [
     "fd00:42::42/128",
     "fd20:ce::254/128",
     "fe80::a9fe:a9fe/128",
+    // The IPv4 ones as NAT64 reaches them, by its well-known prefix.
+    "64:ff9b::a9fe:a9fe/128",
+    "64:ff9b::a9fe:aa02/128",
+    "64:ff9b::a9fe:aa17/128",
+    "64:ff9b::a9fe:2a2a/128",
+    "64:ff9b::a83f:8110/128",
+    "64:ff9b::6464:64c8/128",
+    "64:ff9b::c000:c0/128",
+    // As 6to4 reaches them.
+    "2002:a9fe:a9fe::/48",
+    "2002:a9fe:aa02::/48",
+    "2002:a9fe:aa17::/48",
+    "2002:a9fe:2a2a::/48",
+    "2002:a83f:8110::/48",
+    "2002:6464:64c8::/48",
+    "2002:c000:c0::/48",
+    // As addresses compatible with IPv4.
+    "::a9fe:a9fe/128",
+    "::a9fe:aa02/128",
+    "::a9fe:aa17/128",
+    "::a9fe:2a2a/128",
+    "::a83f:8110/128",
+    "::6464:64c8/128",
+    "::c000:c0/128",
+    // As SIIT translates them.
+    "::ffff:0:a9fe:a9fe/128",
+    "::ffff:0:a9fe:aa02/128",
+    "::ffff:0:a9fe:aa17/128",
+    "::ffff:0:a9fe:2a2a/128",
+    "::ffff:0:a83f:8110/128",
+    "::ffff:0:6464:64c8/128",
+    "::ffff:0:c000:c0/128",
 ];
 
-/// Kept to [`METADATA_ADDRESSES`] by a test. Addresses are compared, not texts.
-const IS_NO_METADATA_ADDRESS: &str = "!isCIDR(self) || !['169.254.169.254/32', '169.254.170.2/32', '169.254.170.23/32', \
-'169.254.42.42/32', '168.63.129.16/32', '100.100.100.200/32', '192.0.0.192/32', 'fd00:ec2::254/128', 'fd00:ec2::23/128', \
-'fd00:42::42/128', 'fd20:ce::254/128', 'fe80::a9fe:a9fe/128'].exists(metadata, cidr(metadata) == cidr(self))";
+/// Addresses are compared, not texts.
+fn is_no_metadata_address() -> String {
+    let metadata = METADATA_ADDRESSES.map(|it| format!("'{it}'")).join(", ");
+    format!(
+        "!isCIDR(self) || ![{metadata}].exists(metadata, cidr(metadata).containsIP(cidr(self).ip()) \
+         && cidr(metadata).prefixLength() <= cidr(self).prefixLength())"
+    )
+}
 
 /// Host bits would be ignored, and a typing error with them.
 const HAS_NO_HOST_BITS: &str = "!isCIDR(self) || cidr(self) == cidr(self).masked()";
@@ -113,8 +152,8 @@ pub struct Peer {
             .message("cidr is an address and the length of its network, such as 10.0.0.0/8, or 10.1.2.3/32 for one address"),
         validation = Rule::new(HAS_NO_HOST_BITS)
             .message("cidr has bits set behind the length of its network: write 10.1.0.0/16 for the network, or 10.1.2.3/32 for one address"),
-        validation = Rule::new(IS_NO_METADATA_ADDRESS)
-            .message("cidr is the address at which a cloud hands out its machines' credentials, and no door leads there: give the workload a Secret of its own")
+        validation = Rule::new(is_no_metadata_address())
+            .message("cidr is an address at which a cloud hands out its machines' credentials, and no door leads there: give the workload a Secret of its own")
     )]
     pub cidr: Option<String>,
 }
@@ -143,11 +182,11 @@ pub struct Requirement {
     #[schemars(
         length(min = 1, max = 317),
         regex(
-            pattern = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
+            pattern = r"^([a-z0-9]+((-+|[.])[a-z0-9]+)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
         )
     )]
-    #[x_kube(validation = Rule::new("self.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$')")
-        .message("key is the key of a label, such as app or example.com/team"))]
+    #[x_kube(validation = Rule::new("self.indexOf('/') <= 253 && self.matches('^([a-z0-9]+((-+|[.])[a-z0-9]+)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$')")
+        .message("key is the key of a label: at most 63 letters, digits, '-', '_' and '.', and before a '/' the name of a domain, such as app or example.com/team"))]
     pub key: String,
     /// How it is compared.
     pub operator: Operator,

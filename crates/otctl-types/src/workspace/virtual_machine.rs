@@ -26,8 +26,8 @@ pub struct VirtualMachine {
 pub struct VirtualMachineSpec {
     /// The VMDiskImage in the workspace's namespace that is its disk.
     #[serde(rename = "VMDiskImageName")]
-    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"))]
-    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')")
+    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[a-z0-9]+((-+|[.])[a-z0-9]+)*$"))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]+((-+|[.])[a-z0-9]+)*$')")
         .message("VMDiskImageName is the name of a VMDiskImage in the workspace's namespace, see kubectl get vmdi: lower-case letters, digits, '-' and '.'"))]
     pub vm_disk_image_name: String,
     /// The spec of that image: it is made from this when no image of that name exists. Absent: the image must exist, or be
@@ -62,14 +62,14 @@ pub struct Instance {
     pub run_strategy: RunStrategy,
     /// A VirtualMachineClusterInstancetype, which says how many cores and how much memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"))]
-    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')")
+    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[a-z0-9]+((-+|[.])[a-z0-9]+)*$"))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]+((-+|[.])[a-z0-9]+)*$')")
         .message("instancetype is the name of a VirtualMachineClusterInstancetype, see kubectl get virtualmachineclusterinstancetype"))]
     pub instancetype: Option<String>,
     /// A VirtualMachineClusterPreference: what suits the guest, such as its buses and its firmware.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"))]
-    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')")
+    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[a-z0-9]+((-+|[.])[a-z0-9]+)*$"))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]+((-+|[.])[a-z0-9]+)*$')")
         .message("preference is the name of a VirtualMachineClusterPreference, see kubectl get virtualmachineclusterpreference"))]
     pub preference: Option<String>,
     /// Cores that the guest sees. Absent without an `instancetype`: 1.
@@ -92,8 +92,8 @@ pub struct Instance {
     pub ports: Vec<MachinePort>,
     /// A Secret in the workspace's namespace with the cloud-init data of the guest under the key `userdata`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"))]
-    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')")
+    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[a-z0-9]+((-+|[.])[a-z0-9]+)*$"))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]+((-+|[.])[a-z0-9]+)*$')")
         .message("cloudInitSecretRef is the name of a Secret in the workspace's namespace: lower-case letters, digits, '-' and '.'"))]
     pub cloud_init_secret_ref: Option<String>,
 }

@@ -1,6 +1,8 @@
 //! Both sides of a door in a network policy. What cannot be read is no door: nothing is opened by mistake.
 
-use ipnet::IpNet;
+use std::net::Ipv6Addr;
+
+use ipnet::{IpNet, Ipv6Net};
 use k8s_openapi::api::networking::v1::{IPBlock, NetworkPolicyPeer, NetworkPolicyPort};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -21,12 +23,15 @@ pub(super) fn peer(peer: &Peer) -> Option<NetworkPolicyPeer> {
     (peer != NetworkPolicyPeer::default()).then_some(peer)
 }
 
-/// Addresses, but for those at which clouds hand out the credentials of their machines. One of those alone is no door:
+/// IPv4 in the clothes of IPv6: a network policy takes such addresses for the IPv4 ones, and `/96` of them for all.
+const MAPPED: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0), 96);
+
+/// Addresses, but for those at which clouds hand out the credentials of their machines. Some of those alone are no door:
 /// what is excepted must be a part of the rest, and there is no rest.
 fn addresses(cidr: IpNet) -> Option<NetworkPolicyPeer> {
     let cidr = cidr.trunc();
     let metadata = || METADATA_ADDRESSES.iter().filter_map(|it| it.parse::<IpNet>().ok());
-    if metadata().any(|it| it == cidr) {
+    if metadata().chain([MAPPED.into()]).any(|it| it.contains(&cidr)) {
         return None;
     }
     let mut except: Vec<_> =
@@ -86,6 +91,8 @@ pub(super) fn ports(ports: &[DoorPort]) -> Option<Vec<NetworkPolicyPort>> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
 
     fn check(cidr: &str, except: Option<&[&str]>) {
@@ -113,12 +120,62 @@ mod tests {
         );
         check("fd00:ec2::/32", Some(&["fd00:ec2::23/128", "fd00:ec2::254/128"]));
         check("2001:db8::/32", Some(&[]));
+        check(
+            "64:ff9b::a9fe:0/112",
+            Some(&[
+                "64:ff9b::a9fe:2a2a/128",
+                "64:ff9b::a9fe:a9fe/128",
+                "64:ff9b::a9fe:aa02/128",
+                "64:ff9b::a9fe:aa17/128",
+            ]),
+        );
+        check("2002:a9fe:a9fe::/47", Some(&["2002:a9fe:a9fe::/48"]));
     }
 
     #[test]
     fn a_door_that_is_a_metadata_address_is_none_however_it_is_written() {
         METADATA_ADDRESSES.iter().for_each(|address| check(address, None));
-        check("fd00:0ec2:0:0::0254/128", None);
+        for within in ["fd00:0ec2:0:0::0254/128", "2002:a9fe:a9fe:1::/64", "2002:a9fe:a9fe::1/128"]
+        {
+            check(within, None);
+        }
+        for mapped in ["::ffff:a9fe:a9fe/128", "::ffff:169.254.169.254/128", "::ffff:0:0/96"] {
+            check(mapped, None);
+        }
+    }
+
+    /// By which addresses an IPv4 one is reached, but for prefixes that only a site knows.
+    fn ways_to(address: IpAddr) -> Vec<IpAddr> {
+        let IpAddr::V4(v4) = address else { return vec![address] };
+        let number = u128::from(u32::from(v4));
+        // Not by mapped ones: what is sent there is IPv4, to which no door of IPv6 leads.
+        let all = [0x64_ff9b << 96, 0, 0xffff << 48];
+        let all = all.map(|prefix| IpAddr::from(Ipv6Addr::from(prefix | number)));
+        let six_to_four = [0, 1, u128::from(u64::MAX), (1 << 80) - 1];
+        let six_to_four =
+            six_to_four.map(|host| Ipv6Addr::from(0x2002 << 112 | number << 80 | host).into());
+        [address].into_iter().chain(all).chain(six_to_four).collect()
+    }
+
+    /// Every door of every length around every address.
+    #[test]
+    fn no_door_leads_to_a_metadata_address_by_any_way_and_every_other_address_is_left() {
+        let natives = METADATA_ADDRESSES.iter().map(|it| it.parse::<IpNet>().unwrap().addr());
+        for way in natives.flat_map(ways_to) {
+            let most = IpNet::from(way).max_prefix_len();
+            for length in 0..=most {
+                let door = IpNet::new(way, length).unwrap().trunc();
+                let block = addresses(door).map(|peer| peer.ip_block.unwrap());
+                let Some(block) = block else { continue };
+                let except = block.except.unwrap_or_default();
+                let except: Vec<IpNet> = except.iter().map(|it| it.parse().unwrap()).collect();
+                assert!(except.iter().any(|it| it.contains(&way)), "{door} leads to {way}");
+                for cut in &except {
+                    assert!(door.contains(cut) && door != *cut, "{door} without {cut}");
+                    assert!(METADATA_ADDRESSES.contains(&cut.to_string().as_str()), "{cut}");
+                }
+            }
+        }
     }
 
     #[test]

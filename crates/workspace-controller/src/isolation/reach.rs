@@ -63,7 +63,8 @@ impl Net {
         let mut rules: Vec<_> =
             if direction == "Ingress" { ingress.collect() } else { egress.collect() };
         rules.retain(|(_, ports)| {
-            ports.as_ref().is_none_or(|all| all.iter().any(|port| opens(port, door)))
+            let named = ports.as_deref().unwrap_or_default();
+            named.is_empty() || named.iter().any(|port| opens(port, door))
         });
         rules.iter().any(|(peers, _)| match peers {
             None => true,
@@ -87,12 +88,12 @@ impl Net {
 }
 
 fn opens(port: &NetworkPolicyPort, door: Door) -> bool {
+    let is_protocol = port.protocol.as_deref().unwrap_or("TCP") == door.protocol;
     let first = match &port.port {
         Some(IntOrString::Int(number)) => *number,
         Some(IntOrString::String(name)) => panic!("no policy of ours names a port: {name}"),
-        None => return true,
+        None => return is_protocol,
     };
-    let is_protocol = port.protocol.as_deref().unwrap_or("TCP") == door.protocol;
     is_protocol && (first..=port.end_port.unwrap_or(first)).contains(&door.port)
 }
 

@@ -1,6 +1,7 @@
 //! Selectors, what weakens an isolation, and who reaches whom past the policies that are made here.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use otctl_types::names::ENTRY_LABEL;
 use serde_json::{Value, json};
 
 use super::reach::{Door, End, Net};
@@ -62,7 +63,7 @@ fn check_weakened(specs: &[(&str, Value)], expected: &[&str]) {
 fn a_policy_that_opens_our_pods_is_named() {
     let all = json!({"podSelector": {}, "ingress": [{}]});
     check_weakened(&[("z-open", all.clone()), ("a-open", all)], &["a-open", "z-open"]);
-    let web = json!({"podSelector": {"matchLabels": {"app": "web"}}, "policyTypes": ["Egress"], "egress": [{"to": [{"podSelector": {}}]}]});
+    let web = json!({"podSelector": {"matchLabels": {"app": "web"}}, "policyTypes": ["Egress"], "egress": [{"to": [{"namespaceSelector": {}}]}]});
     check_weakened(&[("web", web)], &["web"]);
     let untyped = json!({"podSelector": {}, "egress": [{}]});
     check_weakened(&[("untyped", untyped)], &["untyped"]);
@@ -76,6 +77,52 @@ fn a_policy_that_only_shuts_or_is_about_others_weakens_nothing() {
         json!({"podSelector": {}, "policyTypes": ["Ingress"], "ingress": [], "egress": [{}]});
     check_weakened(&[("deny", deny), ("other", other), ("idle", idle)], &[]);
     check_weakened(&[], &[]);
+}
+
+/// The doors of the full workspace are ports 8080 to 8090 and 8443 to 192.0.2.0/24, any to viewers of teachers, out to port
+/// 443 of the world, and to every pod of the namespace.
+#[test]
+fn a_policy_that_lets_through_what_a_door_does_already_weakens_nothing() {
+    let from = |peer: Value, ports: Value| json!({"podSelector": {}, "policyTypes": ["Ingress"], "ingress": [{"from": [peer], "ports": ports}]});
+    let to = |peer: Value, ports: Value| json!({"podSelector": {}, "policyTypes": ["Egress"], "egress": [{"to": [peer], "ports": ports}]});
+    let office = |cidr: &str| json!({"ipBlock": {"cidr": cidr}});
+    let teachers = |app: &str| json!({"namespaceSelector": {"matchLabels": {"team": "teachers", "year": "1"}}, "podSelector": {"matchLabels": {"app": app}}});
+    let world = |except: Value| json!({"ipBlock": {"cidr": "0.0.0.0/0", "except": except}});
+    let cut = ["100.100.100.200/32", "168.63.129.16/32", "169.254.0.0/16", "192.0.0.192/32"];
+    let web = json!([{"port": 443}]);
+    let all_pods = json!({"podSelector": {"matchLabels": {"app": "db"}}});
+    let own = json!({"podSelector": {"matchLabels": {"pelotech.ot/workspace-uid": full().facts().uid()}}});
+    for (spec, is_named) in [
+        (from(office("192.0.2.0/25"), json!([{"port": 8443}])), false),
+        (
+            from(office("192.0.2.0/24"), json!([{"port": 8081, "endPort": 8090}, {"port": 8443}])),
+            false,
+        ),
+        (from(office("192.0.2.0/24"), json!([{"port": 8091}])), true),
+        (from(office("192.0.2.0/24"), json!([{"port": 8443, "protocol": "UDP"}])), true),
+        (from(office("192.0.2.0/24"), json!([])), true),
+        (from(office("192.0.0.0/16"), json!([{"port": 8443}])), true),
+        (from(office("192.0.2.0/24"), json!([{"port": "http"}])), true),
+        (from(teachers("viewer"), json!([])), false),
+        (from(teachers("pupil"), json!([])), true),
+        (from(json!({"podSelector": {"matchLabels": {"app": "viewer"}}}), json!([])), true),
+        (from(own.clone(), json!([])), false),
+        (to(world(json!(cut)), web.clone()), false),
+        (to(world(json!(cut[1..])), web.clone()), true),
+        (to(world(json!(null)), web.clone()), true),
+        (to(office("203.0.113.0/24"), web), false),
+        (to(office("203.0.113.0/24"), json!([{"port": 80}])), true),
+        (to(all_pods, json!([])), false),
+        (to(json!({"namespaceSelector": {}}), json!([])), true),
+    ] {
+        check_weakened(&[("other", spec)], if is_named { &["other"] } else { &[] });
+    }
+}
+
+#[test]
+fn a_policy_about_pods_that_lack_a_label_of_ours_weakens_nothing() {
+    let lacks = json!({"matchExpressions": [{"key": ENTRY_LABEL, "operator": "DoesNotExist"}]});
+    check_weakened(&[("others", json!({"podSelector": lacks, "ingress": [{}]}))], &[]);
 }
 
 #[test]
@@ -243,6 +290,62 @@ fn the_world_is_reached_through_doors_alone_and_metadata_never() {
     check_reach("blue api", "metadata", "TCP", 80, false);
     check_reach("open api", "metadata", "TCP", 80, true);
     check_reach("red api", "stranger", "TCP", 80, true);
+}
+
+/// Rules of every shape, as an own policy and as another one: whatever gets through with both, and not with the own one
+/// alone, is told.
+#[test]
+fn what_is_not_told_lets_nobody_through() {
+    let peers = [
+        json!([]),
+        json!([{"ipBlock": {"cidr": "203.0.113.0/24"}}]),
+        json!([{"ipBlock": {"cidr": "0.0.0.0/0", "except": ["203.0.113.0/25"]}}]),
+        json!([{"ipBlock": {"cidr": "0.0.0.0/0"}}]),
+        json!([{"podSelector": {}}]),
+        json!([{"podSelector": {"matchLabels": {"app": "stranger"}}}]),
+        json!([{"namespaceSelector": {}}]),
+        json!([{"namespaceSelector": {"matchLabels": {"team": "teachers"}}, "podSelector": {"matchExpressions": [{"key": "app", "operator": "In", "values": ["viewer", "pupil"]}]}}]),
+        json!([{"namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "Exists"}]}, "podSelector": {"matchLabels": {"app": "pupil"}}}]),
+        json!([{"namespaceSelector": {}, "podSelector": {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["pupil"]}]}}]),
+        json!([{"namespaceSelector": {}, "podSelector": {"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}}, {"podSelector": {}}]),
+    ];
+    let ports = [
+        json!([]),
+        json!([{"port": 80}]),
+        json!([{"port": 80, "endPort": 90}]),
+        json!([{"port": 85, "protocol": "UDP"}, {"protocol": "TCP"}]),
+    ];
+    let rules: Vec<_> = peers
+        .iter()
+        .flat_map(|peers| ports.iter().map(move |ports| json!({"from": peers, "ports": ports})))
+        .collect();
+    let pod = end("red api");
+    let ends = ["stranger", "viewer", "pupil", "world", "office", "blue api", "nginx"].map(end);
+    let doors = [("TCP", 80), ("TCP", 85), ("TCP", 91), ("UDP", 85), ("UDP", 80)];
+    let policy = |name: &str, rule: &Value| -> NetworkPolicy {
+        let spec = json!({"podSelector": {"matchLabels": {"pelotech.ot/workspace-uid": RED}}, "policyTypes": ["Ingress"], "ingress": [rule]});
+        read(json!({"metadata": {"name": name, "namespace": "labs", "uid": name}, "spec": spec}))
+    };
+    let (mut told, mut untold) = (0, 0);
+    for (own, other) in rules.iter().flat_map(|own| rules.iter().map(move |other| (own, other))) {
+        let (own, other) = (policy("own", own), policy("other", other));
+        let labels = pod.pod.as_ref().unwrap().1.clone();
+        if !weakened_by(&[Arc::new(other.clone())], &own, &[labels]).is_empty() {
+            told += 1;
+            continue;
+        }
+        untold += 1;
+        let alone = Net { policies: vec![own.clone()], ..net() };
+        let both = Net { policies: vec![own.clone(), other.clone()], ..net() };
+        for (from, (protocol, port)) in
+            ends.iter().flat_map(|from| doors.iter().map(move |door| (from, *door)))
+        {
+            let door = Door { protocol, port };
+            let widened = both.reaches(from, &pod, door) && !alone.reaches(from, &pod, door);
+            assert!(!widened, "{from:?} {door:?}: {own:?} and {other:?}");
+        }
+    }
+    assert!(told > rules.len() && untold > rules.len(), "{told} and {untold}");
 }
 
 #[test]

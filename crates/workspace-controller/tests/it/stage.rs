@@ -9,7 +9,7 @@ use clap::Parser;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{HostAlias, Namespace, PersistentVolumeClaim, Pod};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{ApiResource, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::core::DynamicObject;
 use kube::runtime::conditions::is_crd_established;
 use kube::runtime::wait::await_condition;
@@ -27,11 +27,11 @@ use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 use workspace_controller::aggregate;
-use workspace_controller::children::claim;
 use workspace_controller::children::deployment::deployment;
 use workspace_controller::children::host_aliases::host_aliases;
 use workspace_controller::children::machine::{Power, machine};
 use workspace_controller::children::network_policy::network_policy;
+use workspace_controller::children::{self, claim};
 use workspace_controller::children::{Facts, service};
 use workspace_controller::config::Settings;
 use workspace_controller::images::Origin;
@@ -152,6 +152,42 @@ impl Stage {
             }
             other => panic!("there is no child {other:?}"),
         }
+    }
+
+    /// What the API server says of the Workspace with another spec, and then of each child of it; nothing is stored.
+    pub(crate) async fn try_spec(&mut self, spec: &Value) -> Result<(), Refusal> {
+        let tried: DynamicObject = serde_json::from_value(json!({
+            "apiVersion": "pelotech.ot/v1alpha1", "kind": "Workspace",
+            "metadata": {"name": format!("{}-try", self.namespace)}, "spec": spec,
+        }))
+        .unwrap();
+        let kind = ApiResource::erase::<Workspace>(&());
+        let all: Api<DynamicObject> = Api::all_with(self.admin.clone(), &kind);
+        let made = all.create(&dry_run(), &tried).await.map_err(|it| refusal(&tried, it))?;
+        self.workspace.spec = made.try_parse::<Workspace>().unwrap().spec;
+        for child in self.children() {
+            let made = self.api(&child).create(&dry_run(), &child).await;
+            made.map_err(|it| refusal(&child, it))?;
+        }
+        Ok(())
+    }
+
+    /// Every child of the workspace, as it is to be applied.
+    fn children(&self) -> Vec<Box<DynamicObject>> {
+        let (facts, spec) = (self.facts(), &self.workspace.spec);
+        let mut all = vec![erase(&network_policy(&facts))];
+        for entry in &spec.containers {
+            all.push(erase(&service::of_container(&facts, entry, None)));
+            all.push(erase(&deployment(&facts, entry, entry.replicas, self.aliases())));
+        }
+        for entry in &spec.virtual_machines {
+            all.push(erase(&service::of_machine(&facts, entry, None)));
+            all.extend(children::image::image(&facts, entry).map(|image| erase(&image)));
+            let Some(instance) = &entry.spec.instance else { continue };
+            all.push(erase(&claim::claim(&facts, entry, &image(entry)).unwrap()));
+            all.push(erase(&machine(&facts, (entry, instance), "disk", Power::AsAsked)));
+        }
+        all
     }
 
     /// A claim as it is held once it is there.
@@ -285,6 +321,27 @@ impl Stage {
     }
 }
 
+/// Of what the API server refused to make a dry run, and in which words.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    /// The kind of it.
+    pub(crate) kind: String,
+    pub(crate) words: String,
+}
+
+fn dry_run() -> PostParams {
+    PostParams { dry_run: true, ..PostParams::default() }
+}
+
+fn refusal(of: &DynamicObject, error: kube::Error) -> Refusal {
+    match error {
+        kube::Error::Api(answer) => {
+            Refusal { kind: of.types.clone().unwrap().kind, words: answer.message }
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
 fn object(answer: Answer) -> DynamicObject {
     match answer {
         Answer::Object(object) => *object,
@@ -294,7 +351,9 @@ fn object(answer: Answer) -> DynamicObject {
 
 /// The image of an entry, synced.
 fn image(entry: &VirtualMachine) -> VMDiskImage {
-    let spec = entry.spec.image.clone().unwrap_or_default();
+    let of_others = json!({"url": "https://example.com/a", "sourceType": "http", "accessModes": ["ReadWriteOnce"]});
+    let spec = entry.spec.image.clone();
+    let spec = spec.unwrap_or_else(|| serde_json::from_value(of_others).unwrap());
     let mut image = VMDiskImage::new(&entry.spec.vm_disk_image_name, spec);
     image.status = Some(VMDiskImageStatus {
         current: Some(Current {
