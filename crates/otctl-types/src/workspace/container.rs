@@ -32,7 +32,8 @@ const STARTUP_SUCCEEDS_ONCE: &str = "!has(self.startupProbe) || !has(self.startu
     )
 )]
 pub struct Container {
-    /// Its name within the workspace, which also resolves to its address there.
+    /// Its name within the workspace. It resolves there to the address of its Service where it serves ports; without any
+    /// port, only the name of its Service does.
     #[schemars(length(min = 1, max = 40), regex(pattern = r"^[a-z](-?[a-z0-9])*$"))]
     #[x_kube(validation = Rule::new("self.matches('^[a-z](-?[a-z0-9])*$')")
         .message("name begins with a lower-case letter, goes on with lower-case letters, digits and single '-', and ends with a letter or digit, such as api-server"))]
