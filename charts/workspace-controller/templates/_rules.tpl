@@ -61,7 +61,7 @@
 {{- end }}
 
 {{- define "workspace-controller.eventRules" -}}
-# users read what happened in `kubectl describe`; Events about what has no namespace are in this one.
+# users read what happened in `kubectl describe`; Events about what has no namespace are in `default`, and those about the policy beside it.
 - apiGroups: ["events.k8s.io"]
   resources: ["events"]
   verbs: ["create"]
@@ -88,4 +88,8 @@
   resources: ["configmaps"]
   resourceNames: [{{ .Values.policy.name | quote }}]
   verbs: ["get", "list", "watch"]
+# users read what happened in `kubectl describe`; Events about what has no namespace are in `default`, and those about the policy beside it.
+- apiGroups: ["events.k8s.io"]
+  resources: ["events"]
+  verbs: ["create"]
 {{- end }}

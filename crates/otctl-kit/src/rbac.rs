@@ -25,7 +25,8 @@ pub struct Rights {
     pub cluster: &'static [Rule],
     /// In each of the namespaces that the controller serves, where it does not serve all of them.
     pub served: &'static [Rule],
-    /// In the namespace `default`, in which Events about cluster-scoped objects are.
+    /// In the namespace `default`, in which Events about cluster-scoped objects are, and in that of the policy, for those
+    /// about it.
     pub events: &'static [Rule],
     /// In the namespace of the installation.
     pub installation: &'static [Rule],
@@ -74,17 +75,19 @@ impl Rights {
         self.installation.iter().map(Rule::policy_rule).collect()
     }
 
-    /// The rules of its Role in the namespace of the policy, which is the ConfigMap `name` there.
+    /// The rules of its Role in the namespace of the policy, which is the ConfigMap `name` there: to read it, and to say what
+    /// is wrong with it.
     #[must_use]
     pub fn policy_rules(&self, name: &str) -> Vec<PolicyRule> {
         let verbs = self.policy.iter().map(|verb| (*verb).to_owned()).collect();
-        vec![PolicyRule {
+        let policy = PolicyRule {
             api_groups: Some(vec![String::new()]),
             resources: Some(vec!["configmaps".to_owned()]),
             resource_names: Some(vec![name.to_owned()]),
             verbs,
             ..PolicyRule::default()
-        }]
+        };
+        [policy].into_iter().chain(self.event_rules()).collect()
     }
 }
 

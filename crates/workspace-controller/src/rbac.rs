@@ -108,7 +108,7 @@ pub const RIGHTS: Rights = Rights {
         resources: &["events"],
         names: &[],
         verbs: &["create"],
-        because: "users read what happened in `kubectl describe`; Events about what has no namespace are in this one",
+        because: "users read what happened in `kubectl describe`; Events about what has no namespace are in `default`, and those about the policy beside it",
     }],
     installation: &[Rule {
         group: "coordination.k8s.io",

@@ -38,7 +38,8 @@ fn templates(chart: &str, rights: &Rights, release: &[Rule]) -> String {
             define(&mut text, chart, name, &rules.iter().map(rule).collect::<String>());
         }
     }
-    define(&mut text, chart, "policyRules", &policy(rights.policy));
+    let events: String = rights.events.iter().map(rule).collect();
+    define(&mut text, chart, "policyRules", &format!("{}{events}", policy(rights.policy)));
     text
 }
 

@@ -13,7 +13,7 @@ use local_cluster::Options;
 use local_cluster::audit::{AuditEntry, Mark};
 use local_cluster::storage::{IMMEDIATE_CLASS, SNAPSHOT_CLASS};
 use otctl_kit::rbac::Rule;
-use otctl_types::names::OWNER_LABEL;
+use otctl_types::names::{DEFAULT_NAMESPACE, OWNER_LABEL};
 use otctl_types::workspace::Phase;
 use serde_json::{Value, json};
 use workspace_controller::rbac::RIGHTS;
@@ -79,6 +79,7 @@ async fn live(labs: &Labs) {
     let lab = Lab { labs };
     lab.is(Phase::Ready).await;
     lab.expect_put_right_by_hand().await;
+    expect_a_bad_policy_is_told(labs).await;
     for spec in [
         json!({"containers": [{"name": "web", "image": "example.com/web:2", "ports": [{"containerPort": 8081}]}]}),
         json!({"network": {"ingress": [{"from": {"cidr": "10.1.0.0/16"}}]}}),
@@ -105,6 +106,17 @@ async fn live(labs: &Labs) {
     labs.delete("lab").await;
     labs.is_gone("lab").await;
     lab.has_no::<Deployment>().await;
+}
+
+/// Beside it, where the other controller may have told the same before.
+async fn expect_a_bad_policy_is_told(labs: &Labs) {
+    labs.stage.policy(&[("concurrency", "1"), ("workspaceConcurrency", "x")]).await;
+    until("the controller tells what is wrong with the policy", async || {
+        let mut requests = labs.requests(Mark::default()).into_iter();
+        requests.find(|it| it.resource == "events" && it.namespace == DEFAULT_NAMESPACE)
+    })
+    .await;
+    labs.stage.policy(&[("concurrency", "1")]).await;
 }
 
 fn lab(url: &str) -> Value {
