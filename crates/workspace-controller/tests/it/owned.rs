@@ -116,7 +116,7 @@ async fn a_field_that_is_not_asked_for_any_more_is_a_difference_and_goes() {
     entry.ports.retain(|port| port.container_port == 9090);
     for name in [deployment, service] {
         let child = stage.child(name);
-        let noted = Some("metadata.annotations[pelotech.ot/revision]".to_owned());
+        let noted = Some("metadata.annotations[pelotech.ot/image]".to_owned());
         assert_eq!(differs(&child, &stage.read(&child).await), noted);
         let applied = stage.apply(&child).await;
         assert_eq!(differs(&child, &applied), None);
