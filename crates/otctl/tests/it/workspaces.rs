@@ -1,11 +1,13 @@
 //! Workspaces as they are installed: what admission refuses, and what the controller does with its rights.
 
 mod carriers;
+mod deletion;
 mod fleet;
 mod healing;
 mod label;
 mod labs;
 mod life;
+mod namespaces;
 mod pipeline;
 mod queue;
 mod retention;
