@@ -17,7 +17,7 @@ const KILL_TEST: &str = "kills::";
 /// A part's name, the filter of its tests, and the variables that say how long they are.
 type LongTest = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
 /// Tests of faults that are longer here than in `ci`.
-const LONG_TESTS: [LongTest; 4] = [
+const LONG_TESTS: [LongTest; 7] = [
     ("crash points of every life", "faults::crash_points::", &[("OTCTL_CRASH_POINTS", "all")]),
     ("wrong answers to every write", "faults::answers::", &[("OTCTL_ANSWERS", "all")]),
     (
@@ -29,6 +29,21 @@ const LONG_TESTS: [LongTest; 4] = [
         "both acting, seed 2",
         "faults::acting::",
         &[("OTCTL_ACTING_IMAGES", "200"), ("OTCTL_ACTING_SEED", "2")],
+    ),
+    (
+        "crash points of workspaces on a server",
+        "workspaces::crash_points::",
+        &[("OTCTL_CRASH_POINTS", "all")],
+    ),
+    (
+        "fleet of workspaces, seed 1",
+        "workspaces::fleet::",
+        &[("OTCTL_FLEET", "120"), ("OTCTL_FLEET_SEED", "1")],
+    ),
+    (
+        "fleet of workspaces, seed 2",
+        "workspaces::fleet::",
+        &[("OTCTL_FLEET", "120"), ("OTCTL_FLEET_SEED", "2")],
     ),
 ];
 /// Sequences of workspaces in the in-memory world, which are fewer in `ci`.

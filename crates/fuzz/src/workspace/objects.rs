@@ -159,7 +159,14 @@ fn image(world: &World, choices: &mut Choices<'_>, name: &str, uids: &[String]) 
     create::<VMDiskImage>(world, object);
 }
 
+/// As far as the API server takes it.
 pub(super) fn state_of_image(choices: &mut Choices<'_>) -> Value {
+    let status = any_state_of_image(choices);
+    let fits = schema::problems("VMDiskImage", &status).is_empty();
+    if fits { status } else { json!({}) }
+}
+
+fn any_state_of_image(choices: &mut Choices<'_>) -> Value {
     match choices.below(4) {
         0 => json!({"phase": "Syncing", "message": choices.text(&["on its way"])}),
         1 => json!({"phase": "Failed", "message": choices.text(&["no"])}),

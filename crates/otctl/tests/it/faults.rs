@@ -6,7 +6,7 @@ mod answers;
 mod crash_points;
 mod files;
 mod lease;
-mod lives;
+pub(crate) mod lives;
 mod logs;
 pub(crate) mod proxied;
 mod store;

@@ -1,11 +1,15 @@
 //! Workspaces as they are installed: what admission refuses, and what the controller does with its rights.
 
 mod carriers;
+mod crash_points;
+mod deletion;
 mod fleet;
 mod healing;
 mod label;
 mod labs;
 mod life;
+mod lives;
+mod namespaces;
 mod pipeline;
 mod queue;
 mod retention;

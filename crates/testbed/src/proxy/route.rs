@@ -7,13 +7,15 @@ use serde_json::Value;
 use crate::fault::{Call, Verb, key};
 
 /// Kinds by their plurals, as far as controllers use them.
-const KINDS: [(&str, &str); 18] = [
+const KINDS: [(&str, &str); 22] = [
     ("admissionqueues", "AdmissionQueue"),
     ("configmaps", "ConfigMap"),
+    ("deployments", "Deployment"),
     ("events", "Event"),
     ("jobs", "Job"),
     ("leases", "Lease"),
     ("namespaces", "Namespace"),
+    ("networkpolicies", "NetworkPolicy"),
     ("nodes", "Node"),
     ("persistentvolumeclaims", "PersistentVolumeClaim"),
     ("persistentvolumes", "PersistentVolume"),
@@ -22,10 +24,12 @@ const KINDS: [(&str, &str); 18] = [
     ("services", "Service"),
     ("storageclasses", "StorageClass"),
     ("subjectaccessreviews", "SubjectAccessReview"),
+    ("virtualmachines", "VirtualMachine"),
     ("vmdiskimages", "VMDiskImage"),
     ("volumesnapshotclasses", "VolumeSnapshotClass"),
     ("volumesnapshotcontents", "VolumeSnapshotContent"),
     ("volumesnapshots", "VolumeSnapshot"),
+    ("workspaces", "Workspace"),
 ];
 
 /// The line of a request. What is no resource has its path for a name.

@@ -37,7 +37,7 @@ pub(super) enum Life {
 }
 
 /// A write of a life without a death: its line with what differs from life to life left open, and which of those.
-pub(super) struct Write {
+pub(crate) struct Write {
     pub(super) line: String,
     pub(super) nth: usize,
 }
@@ -153,9 +153,9 @@ impl Write {
         !self.line.contains(PLACE)
     }
 
-    /// The same write in the life of this namespace.
-    pub(super) fn of(&self, namespace: &str) -> When {
-        at(&self.line.replace(PLACE, namespace)).nth(self.nth)
+    /// The same write in the life of this name.
+    pub(crate) fn of(&self, name: &str) -> When {
+        at(&self.line.replace(PLACE, name)).nth(self.nth)
     }
 }
 
@@ -237,13 +237,13 @@ impl Life {
     }
 }
 
-/// Stands for the namespace in the line of a write.
-const PLACE: &str = "{namespace}";
+/// Stands for the name of a life in the line of a write: of an image that is its namespace, of a workspace its own name.
+const PLACE: &str = "{life}";
 
-/// The writes of a life as they are found in another one.
-fn told(lines: &[String], namespace: &str) -> Vec<Write> {
+/// The writes of the life of this name as they are found in another one.
+pub(crate) fn told(lines: &[String], name: &str) -> Vec<Write> {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
-    let lines = lines.iter().map(|line| open(line, namespace));
+    let lines = lines.iter().map(|line| open(line, name));
     lines
         .map(|line| {
             let nth = seen.entry(line.clone()).or_default();
@@ -253,10 +253,10 @@ fn told(lines: &[String], namespace: &str) -> Vec<Write> {
         .collect()
 }
 
-/// A line with what is made from UIDs and namespaces left open.
-fn open(line: &str, namespace: &str) -> String {
+/// A line with what is made from UIDs and names left open.
+fn open(line: &str, name: &str) -> String {
     let is_hash = |word: &str| word.len() >= 8 && word.chars().all(|c| c.is_ascii_hexdigit());
-    let line = line.replace(namespace, PLACE);
+    let line = line.replace(name, PLACE);
     let words: Vec<&str> = line.split_inclusive(['-', '.', ' ', '/']).collect();
     let opened = words.iter().map(|word| {
         let end = word.len() - usize::from(word.ends_with(['-', '.', ' ', '/']));

@@ -53,19 +53,19 @@ impl Proxied {
     }
 
     /// Waits until its proxy has killed so many in all, and starts the next.
-    pub(super) async fn revive(&mut self, kills: usize) {
+    pub(crate) async fn revive(&mut self, kills: usize) {
         self.proxy.killed(kills).await;
         self.kill().await;
         self.start();
     }
 
     /// Kills it, or buries one that a fault has killed.
-    pub(super) async fn kill(&mut self) {
+    pub(crate) async fn kill(&mut self) {
         self.process.take().expect("it was started").kill().await.unwrap();
     }
 
     /// Asks it to end, and waits; what it has measured is kept.
-    pub(super) async fn stop(&mut self) {
+    pub(crate) async fn stop(&mut self) {
         keep_metrics(&self.launch.log).await;
         self.process.take().expect("it was started").stop().await.unwrap();
     }
@@ -84,7 +84,7 @@ impl Proxied {
     }
 
     /// The lines of its writes from there on, those of the lease left out.
-    pub(super) fn writes(&self, from: usize) -> Vec<String> {
+    pub(crate) fn writes(&self, from: usize) -> Vec<String> {
         let log = self.proxy.log_since(from);
         let writes = log.iter().filter(|entry| entry.call.verb.is_write());
         writes
@@ -99,7 +99,7 @@ impl Proxied {
     }
 
     /// How many requests there were.
-    pub(super) fn asked(&self) -> usize {
+    pub(crate) fn asked(&self) -> usize {
         self.proxy.asked()
     }
 }

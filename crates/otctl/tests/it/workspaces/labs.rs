@@ -191,7 +191,16 @@ impl Labs {
     /// Every child of a workspace, as `Kind/name`.
     pub(super) async fn children(&self, workspace: &str) -> BTreeMap<String, DynamicObject> {
         let uid = self.workspaces().get(workspace).await.unwrap().uid().unwrap();
-        let ours = ListParams::default().labels(&format!("{OWNER_LABEL}={uid}"));
+        self.labelled(&format!("{OWNER_LABEL}={uid}")).await
+    }
+
+    /// Every child of any workspace, as `Kind/name`, whether its workspace is there or not.
+    pub(super) async fn all_children(&self) -> BTreeMap<String, DynamicObject> {
+        self.labelled(OWNER_LABEL).await
+    }
+
+    async fn labelled(&self, selector: &str) -> BTreeMap<String, DynamicObject> {
+        let ours = ListParams::default().labels(selector);
         let mut children = BTreeMap::new();
         for kind in kinds() {
             // KubeVirt's kinds may not be served.

@@ -1,0 +1,165 @@
+//! A namespace is deleted with workspaces of every state in it: it ends, nothing of them is left in it, and their slots go
+//! to others meanwhile.
+
+use std::time::Instant;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt as _};
+use local_cluster::Options;
+use local_cluster::audit::AuditEntry;
+use otctl_types::AdmissionQueue;
+use otctl_types::condition::{CONTAINERS_READY, READY};
+use otctl_types::names::WORKSPACE_QUEUE;
+use otctl_types::workspace::Phase;
+use serde_json::{Value, json};
+
+use super::labs::Labs;
+use super::{EXAMS, LABS};
+use crate::stage::{told, until};
+
+/// As many as never get ready: they have every slot when their namespace goes.
+const POLICY: [(&str, &str); 1] = [("workspaceConcurrency", "4")];
+const READY_ONES: usize = 8;
+const SUSPENDED: usize = 2;
+const WAITING: usize = 3;
+const STARTING: usize = 4;
+const QUEUED: usize = 3;
+/// Some that are deleted while the namespace goes.
+const DELETED: [&str; 4] = ["ready-0", "suspended-0", "starting-0", "queued-0"];
+/// Keeps the namespace for as long as it is wanted.
+const HOLD: &str = "hold";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_namespace_goes_with_twenty_workspaces_in_it_and_those_elsewhere_go_on() {
+    let mut labs = Labs::set(&POLICY, Options::default()).await;
+    labs.start();
+    let names = twenty(&labs).await;
+    hold(&labs).await;
+
+    let mark = labs.stage.mark();
+    let started = Instant::now();
+    namespaces(&labs).delete(EXAMS, &DeleteParams::default()).await.unwrap();
+    for name in DELETED {
+        labs.delete(name).await;
+    }
+    for number in 0..6 {
+        labs.create(&format!("elsewhere-{number}"), container(LABS, "example.com/web:1")).await;
+    }
+    for number in 0..6 {
+        labs.is(&format!("elsewhere-{number}"), Phase::Ready).await;
+    }
+    println!("those elsewhere were ready after {:.1?}", started.elapsed());
+    for name in DELETED {
+        labs.is_gone(name).await;
+    }
+    let namespace = namespaces(&labs).get(EXAMS).await.unwrap();
+    assert!(namespace.metadata.deletion_timestamp.is_some(), "it was to be held");
+    says_of_all(&labs, &names, "NamespaceTerminating").await;
+
+    slots_are_free(&labs).await;
+    release(&labs).await;
+    until("the namespace is gone", async || {
+        namespaces(&labs).get_opt(EXAMS).await.unwrap().is_none().then_some(())
+    })
+    .await;
+    println!("the namespace was gone after {:.1?}", started.elapsed());
+    let left = labs.all_children().await;
+    let left: Vec<_> =
+        left.iter().filter(|(_, it)| it.namespace().as_deref() == Some(EXAMS)).collect();
+    assert!(left.is_empty(), "{left:?}");
+    expect_nothing_made(&labs.writes(mark));
+
+    // With the namespace go the rights in it.
+    labs.finish_but(|entry| entry.namespace == EXAMS).await;
+}
+
+fn container(namespace: &str, image: &str) -> Value {
+    json!({"namespace": namespace, "containers": [{"name": "web", "image": image}]})
+}
+
+/// Workspaces of every state, at rest; their names.
+async fn twenty(labs: &Labs) -> Vec<String> {
+    let runs = container(EXAMS, "example.com/web:1");
+    let mut names = create(labs, "ready", READY_ONES, &runs).await;
+    names.extend(create(labs, "suspended", SUSPENDED, &runs).await);
+    for name in &names {
+        labs.is(name, Phase::Ready).await;
+    }
+    for name in &names[READY_ONES..] {
+        labs.edit(name, json!({"suspended": true})).await;
+        labs.is(name, Phase::Suspended).await;
+    }
+    let mut no_image = runs.clone();
+    no_image["virtualMachines"] = json!([{"name": "db", "spec": {"VMDiskImageName": "absent"}}]);
+    for name in create(labs, "waiting", WAITING, &no_image).await {
+        labs.says(&name, READY, "ImageNotFound").await;
+        names.push(name);
+    }
+    for name in create(labs, "starting", STARTING, &container(EXAMS, "example.com/absent:1")).await
+    {
+        labs.says(&name, CONTAINERS_READY, "ImagePullBackOff").await;
+        names.push(name);
+    }
+    for name in create(labs, "queued", QUEUED, &runs).await {
+        labs.says(&name, READY, "SlotsBusy").await;
+        names.push(name);
+    }
+    assert_eq!(names.len(), 20);
+    assert_eq!(active(labs).await.len(), STARTING, "every slot is taken");
+    names
+}
+
+async fn create(labs: &Labs, kind: &str, count: usize, spec: &Value) -> Vec<String> {
+    let names: Vec<String> = (0..count).map(|number| format!("{kind}-{number}")).collect();
+    for name in &names {
+        labs.create(name, spec.clone()).await;
+    }
+    names
+}
+
+fn namespaces(labs: &Labs) -> Api<Namespace> {
+    Api::all(labs.stage.client.clone())
+}
+
+fn maps(labs: &Labs) -> Api<ConfigMap> {
+    Api::namespaced(labs.stage.client.clone(), EXAMS)
+}
+
+/// The namespace does not end before [`release`].
+async fn hold(labs: &Labs) {
+    let hold = json!({"metadata": {"name": HOLD, "finalizers": ["example.com/hold"]}});
+    let hold = serde_json::from_value(hold).unwrap();
+    maps(labs).create(&PostParams::default(), &hold).await.unwrap();
+}
+
+async fn release(labs: &Labs) {
+    let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    maps(labs).patch(HOLD, &PatchParams::default(), &free).await.unwrap();
+}
+
+/// Every one that is neither deleted nor suspended says why it is not ready.
+async fn says_of_all(labs: &Labs, names: &[String], reason: &str) {
+    let is_asked =
+        |name: &&String| !DELETED.contains(&name.as_str()) && !name.starts_with("suspended");
+    for name in names.iter().filter(is_asked) {
+        labs.says(name, READY, reason).await;
+    }
+}
+
+async fn active(labs: &Labs) -> Vec<String> {
+    let queues: Api<AdmissionQueue> = Api::all(labs.stage.client.clone());
+    let status = queues.get(WORKSPACE_QUEUE).await.unwrap().status.unwrap_or_default();
+    status.active.into_iter().map(|entry| entry.name).collect()
+}
+
+async fn slots_are_free(labs: &Labs) {
+    until("every slot is free", async || active(labs).await.is_empty().then_some(())).await;
+}
+
+/// In a namespace that goes.
+fn expect_nothing_made(writes: &[AuditEntry]) {
+    let made = writes.iter().filter(|it| it.verb == "create" && it.namespace == EXAMS);
+    let made: Vec<String> = made.map(told).collect();
+    assert!(made.is_empty(), "{}", made.join("\n"));
+}
