@@ -7,7 +7,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
 use kube::{Resource, ResourceExt};
 use otctl_types::Workspace;
-use otctl_types::condition::Reason;
+use otctl_types::condition::{Reason, message};
 use otctl_types::names::ENTRY_LABEL;
 use otctl_types::workspace::{
     Container, ContainerReport, ContainerState, VirtualMachine as MachineEntry,
@@ -87,7 +87,7 @@ impl Observed {
             container: Some(ContainerReport {
                 name: entry.name.clone(),
                 status: part.state,
-                message: Some(part.message).filter(|message| !message.is_empty()),
+                message: Some(message(&part.message)).filter(|message| !message.is_empty()),
                 service: service.map(|service| service.name_any()),
             }),
         }
@@ -138,7 +138,7 @@ impl Observed {
                 None => Some("NotFound".to_owned()),
                 Some(phase) => phase.map(|phase| format!("{phase:?}")),
             },
-            message: lack.map(|lack| lack.message.clone()),
+            message: lack.map(|lack| message(&lack.message)),
             image: Some(origin.as_ref().map_or_else(named, |origin| origin.image.clone())),
             revision: origin.map(|origin| origin.revision),
             machine: machine.and_then(|status| status.printable_status.clone()),

@@ -331,7 +331,8 @@ impl Sight<'_> {
         let finding = self.network_ready();
         NetworkReport {
             policy: works::own_policy(self.observed).map(|policy| policy.name_any()),
-            message: Some(finding.message).filter(|message| !message.is_empty()),
+            message: Some(condition::message(&finding.message))
+                .filter(|message| !message.is_empty()),
         }
     }
 }

@@ -173,6 +173,7 @@ impl Stage {
     }
 
     /// Every child of the workspace, as it is to be applied.
+    #[expect(clippy::vec_box, reason = "as plans hold them")]
     fn children(&self) -> Vec<Box<DynamicObject>> {
         let (facts, spec) = (self.facts(), &self.workspace.spec);
         let mut all = vec![erase(&network_policy(&facts))];

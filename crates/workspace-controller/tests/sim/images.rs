@@ -76,6 +76,25 @@ fn a_failed_image_fails_the_workspace_which_recovers_with_it() {
     expect_sound(&sim);
 }
 
+/// An image may say more than a workspace may.
+#[test]
+fn what_an_image_says_at_length_is_cut_to_what_fits() {
+    let mut sim = world(Order::Fixed);
+    image(&sim.world, "debian");
+    set_image(&sim.world, "debian", |status| {
+        status["phase"] = json!("Failed");
+        status["message"] = json!("é".repeat(4096));
+    });
+    workspace("lab").machine("db", "debian").create(&sim.world);
+    sim.settle();
+    let status = status(&sim.world, "lab");
+    let report = status.resource_status.unwrap().virtual_machines.remove(0);
+    let of_conditions = status.conditions.into_iter().map(|it| it.message);
+    let mut lengths = of_conditions.chain(report.message).map(|text| text.chars().count());
+    assert_eq!(lengths.clone().max(), Some(condition::MESSAGE_LIMIT));
+    assert!(lengths.all(|length| length <= condition::MESSAGE_LIMIT));
+}
+
 #[test]
 fn an_image_that_a_workspace_brings_is_made_in_one_turn_and_used_in_another() {
     let mut sim = world(Order::Fixed);

@@ -1,13 +1,14 @@
-//! A namespace is deleted with workspaces of every state in it: it ends, nothing of them is left in it, and their slots go
-//! to others meanwhile.
+//! A namespace is deleted with workspaces of every state in it: it ends, nothing of them is left anywhere, their slots go
+//! to others, and they go on when one of that name is there again.
 
 use std::time::Instant;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use local_cluster::Options;
 use local_cluster::audit::AuditEntry;
+use otctl::installation::{self, Policy};
 use otctl_types::AdmissionQueue;
 use otctl_types::condition::{CONTAINERS_READY, READY};
 use otctl_types::names::WORKSPACE_QUEUE;
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::labs::Labs;
 use super::{EXAMS, LABS};
-use crate::stage::{told, until};
+use crate::stage::{told, until, until_found};
 
 /// As many as never get ready: they have every slot when their namespace goes.
 const POLICY: [(&str, &str); 1] = [("workspaceConcurrency", "4")];
@@ -64,12 +65,34 @@ async fn a_namespace_goes_with_twenty_workspaces_in_it_and_those_elsewhere_go_on
     })
     .await;
     println!("the namespace was gone after {:.1?}", started.elapsed());
+    says_of_all(&labs, &names, "NamespaceNotFound").await;
     let left = labs.all_children().await;
     let left: Vec<_> =
         left.iter().filter(|(_, it)| it.namespace().as_deref() == Some(EXAMS)).collect();
     assert!(left.is_empty(), "{left:?}");
+    labs.create("later", container(LABS, "example.com/web:1")).await;
+    labs.is("later", Phase::Ready).await;
+    // Also of those that were isolated and had a finalizer.
+    for name in ["ready-1", "starting-3", "waiting-0"] {
+        labs.delete(name).await;
+        labs.is_gone(name).await;
+    }
+    slots_are_free(&labs).await;
     expect_nothing_made(&labs.writes(mark));
 
+    goes_on_when_it_is_back(&labs).await;
+    let all = labs.workspaces().list(&ListParams::default()).await.unwrap().items;
+    for workspace in &all {
+        labs.delete(&workspace.name_any()).await;
+    }
+    for workspace in &all {
+        labs.is_gone(&workspace.name_any()).await;
+    }
+    until_found("nothing is left", async || {
+        let left: Vec<String> = labs.all_children().await.into_keys().collect();
+        if left.is_empty() { Ok(()) } else { Err(left.join(", ")) }
+    })
+    .await;
     // With the namespace go the rights in it.
     labs.finish_but(|entry| entry.namespace == EXAMS).await;
 }
@@ -162,4 +185,18 @@ fn expect_nothing_made(writes: &[AuditEntry]) {
     let made = writes.iter().filter(|it| it.verb == "create" && it.namespace == EXAMS);
     let made: Vec<String> = made.map(told).collect();
     assert!(made.is_empty(), "{}", made.join("\n"));
+}
+
+/// The namespace and the rights in it.
+async fn goes_on_when_it_is_back(labs: &Labs) {
+    installation::apply(&labs.stage.client, Policy::new(), &[LABS, EXAMS]).await.unwrap();
+    labs.stage.policy(&POLICY).await;
+    for number in 2..READY_ONES {
+        labs.is(&format!("ready-{number}"), Phase::Ready).await;
+    }
+    labs.edit("suspended-1", json!({"suspended": false})).await;
+    labs.edit("starting-1", container(EXAMS, "example.com/web:1")).await;
+    for name in ["suspended-1", "starting-1", "queued-1", "queued-2"] {
+        labs.is(name, Phase::Ready).await;
+    }
 }

@@ -20,8 +20,8 @@ fn lost_owner() -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "name": "lost", "uid": "11111111-0000-4000-8000-000000000000"})
 }
 
-fn metadata(field: &str, value: Value) -> Value {
-    json!({"metadata": {field: value}})
+fn metadata(field: &str, value: impl Into<Value>) -> Value {
+    json!({"metadata": {field: value.into()}})
 }
 
 #[tokio::test(flavor = "multi_thread")]
