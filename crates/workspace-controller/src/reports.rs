@@ -68,21 +68,21 @@ impl Observed {
         let containers = containers.map(|entry| {
             let (deployment, pods) = (self.deployment(&entry.name), self.pods_of(&entry.name));
             let part = aggregate::container(entry, deployment, &pods);
-            self.container_part(entry, said(&entry.name, part))
+            self.container_part(entry, &said(&entry.name, part))
         });
         machines.chain(containers).collect()
     }
 
-    fn container_part(&self, entry: &Container, part: Part) -> Report {
+    fn container_part(&self, entry: &Container, part: &Part) -> Report {
         let service = self.service(&entry.name);
         let is_made = service.is_some() && self.deployment(&entry.name).is_some();
         Report {
             is_ready: is_made && part.state == ContainerState::Running,
             is_made,
-            is_degraded: is_broken(&part),
+            is_degraded: is_broken(part),
             is_changing: part.is_changing,
             runs_machine: false,
-            lack: lack("container", &entry.name, &part),
+            lack: lack("container", &entry.name, part),
             machine: None,
             container: Some(ContainerReport {
                 name: entry.name.clone(),
