@@ -62,8 +62,14 @@ impl Part {
     }
 }
 
-/// What a container says of itself: `pods` are those of its entry.
-pub fn container(entry: &Container, deployment: Option<&Deployment>, pods: &[Arc<Pod>]) -> Part {
+/// What a container says of itself: `pods` are those of its entry. While it `is_starting`, that its Deployment was complete
+/// once is long ago: before it was stopped.
+pub fn container(
+    entry: &Container,
+    deployment: Option<&Deployment>,
+    pods: &[Arc<Pod>],
+    is_starting: bool,
+) -> Part {
     let Some(deployment) = deployment else { return Part::not_made() };
     let asked = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
     if asked == 0 && entry.replicas > 0 {
@@ -82,7 +88,7 @@ pub fn container(entry: &Container, deployment: Option<&Deployment>, pods: &[Arc
     }
     refusal(&status)
         .or_else(|| pods::trouble(&entry.name, pods))
-        .unwrap_or_else(|| waiting(entry, deployment, &status, pods))
+        .unwrap_or_else(|| waiting(entry, deployment, pods, is_starting))
 }
 
 /// Whether a status is about an earlier spec.
@@ -142,15 +148,16 @@ fn count(entry: &Container, status: &DeploymentStatus, pods: &[Arc<Pod>]) -> Str
 fn waiting(
     entry: &Container,
     deployment: &Deployment,
-    status: &DeploymentStatus,
     pods: &[Arc<Pod>],
+    is_starting: bool,
 ) -> Part {
-    let (asked, count) = (entry.replicas, count(entry, status, pods));
-    let progress = condition(status, "Progressing");
+    let status = deployment.status.clone().unwrap_or_default();
+    let (asked, count) = (entry.replicas, count(entry, &status, pods));
+    let progress = condition(&status, "Progressing");
     let is_late = progress.is_some_and(|it| it.status == "False");
     let was_complete =
         progress.and_then(|it| it.reason.as_deref()) == Some("NewReplicaSetAvailable");
-    if is_late || was_complete && pods::have_all_started(pods, asked) {
+    if is_late || was_complete && !is_starting && pods::have_all_started(pods, asked) {
         return Part::degraded(Reason::NotReady, count);
     }
     // One that was made just now has been changed by nobody.

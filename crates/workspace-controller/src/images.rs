@@ -29,8 +29,8 @@ pub enum Disk {
     CopiedFrom(Origin),
     /// There is none, and the entry says how it is made.
     ToMake,
-    /// There is none, and the entry does not say how it is made.
-    NotFound,
+    /// There is none in this namespace, and the entry does not say how it is made.
+    NotFound(String),
     /// It is being deleted.
     Terminating,
     /// It is there with another source than the entry says; the field that differs.
@@ -55,9 +55,14 @@ pub struct Lack {
 }
 
 impl Disk {
-    /// What an entry has of `found`, the object of that name. `had` is what its own disk was made from, or what was usable
+    /// What an entry has of `found`, the object of that name in `namespace`. `had` is what its own disk was made from, or what was usable
     /// when it had its start.
-    pub fn of(entry: &VirtualMachine, found: Option<&VMDiskImage>, had: Option<&Origin>) -> Self {
+    pub fn of(
+        entry: &VirtualMachine,
+        namespace: &str,
+        found: Option<&VMDiskImage>,
+        had: Option<&Origin>,
+    ) -> Self {
         let own = had.filter(|_| entry.spec.instance.is_some());
         if let Some(other) = own.filter(|own| own.image != entry.spec.vm_disk_image_name) {
             return Self::CopiedFrom(other.clone());
@@ -75,7 +80,7 @@ impl Disk {
             (_, Some(living)) => Self::living(entry, living, had),
             (Some(_), None) => Self::Terminating,
             (None, None) if entry.spec.image.is_some() => Self::ToMake,
-            (None, None) => Self::NotFound,
+            (None, None) => Self::NotFound(namespace.to_owned()),
         }
     }
 
@@ -160,10 +165,10 @@ impl Disk {
                 ),
             ),
             Self::ToMake => (Reason::Creating, format!("VMDiskImage '{name}' is to be made")),
-            Self::NotFound => (
+            Self::NotFound(namespace) => (
                 Reason::ImageNotFound,
                 format!(
-                    "there is no VMDiskImage '{name}': create it, or say in `image` of entry '{}' how it is made",
+                    "there is no VMDiskImage '{name}' in namespace {namespace}: create it there, or say in `image` of entry '{}' how it is made",
                     entry.name
                 ),
             ),

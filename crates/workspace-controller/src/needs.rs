@@ -47,7 +47,7 @@ impl Needs {
         let known = claim_names(workspace, &images);
         let claims = kin::ours(&views.claims, workspace, namespace, &known);
         let has_kubevirt = views.machines.is_synced(namespace);
-        let mut needs = Self::of(workspace, images, claims, has_kubevirt);
+        let mut needs = Self::of((workspace, namespace), images, claims, has_kubevirt);
         needs.foreign = needs.strangers(views, workspace, namespace);
         let images = needs.images.iter().filter(|(_, image)| is_doomed(views, workspace, image));
         needs.doomed = images.map(|(name, _)| name.clone()).collect();
@@ -64,15 +64,15 @@ impl Needs {
 
     /// With what follows from images and claims.
     pub(crate) fn of(
-        workspace: &Workspace,
+        (workspace, namespace): (&Workspace, &str),
         images: BTreeMap<String, Arc<VMDiskImage>>,
         claims: Vec<Arc<PersistentVolumeClaim>>,
         has_kubevirt: bool,
     ) -> Self {
         let mut needs = Self { images, claims, has_kubevirt, ..Self::default() };
         let entries = workspace.spec.virtual_machines.iter();
-        needs.disks =
-            entries.map(|entry| (entry.name.clone(), needs.disk(workspace, entry))).collect();
+        let disk = |entry: &VirtualMachine| needs.disk(workspace, namespace, entry);
+        needs.disks = entries.map(|entry| (entry.name.clone(), disk(entry))).collect();
         needs
     }
 
@@ -137,12 +137,12 @@ impl Needs {
         out_of_numbers(workspace).or(of_disk).or_else(of_machines)
     }
 
-    fn disk(&self, workspace: &Workspace, entry: &VirtualMachine) -> Disk {
+    fn disk(&self, workspace: &Workspace, namespace: &str, entry: &VirtualMachine) -> Disk {
         let name = &entry.spec.vm_disk_image_name;
         let found = self.images.get(name).map(|image| &**image);
-        let disk = Disk::of(entry, found, self.made_from(workspace, entry).as_ref());
+        let disk = Disk::of(entry, namespace, found, self.made_from(workspace, entry).as_ref());
         match (&disk, parts::recipe(workspace, name)) {
-            (Disk::NotFound | Disk::ToMake, Some(recipe)) => Disk::to_make(entry, recipe),
+            (Disk::NotFound(_) | Disk::ToMake, Some(recipe)) => Disk::to_make(entry, recipe),
             _ => disk,
         }
     }

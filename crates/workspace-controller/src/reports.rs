@@ -64,10 +64,11 @@ impl Observed {
             let part = self.machine_says(entry).map(|part| said(&entry.name, part));
             self.machine_part(entry, part.as_ref(), touched)
         });
-        let containers = workspace.spec.containers.iter();
+        let (containers, started) = (workspace.spec.containers.iter(), parts::started(workspace));
         let containers = containers.map(|entry| {
             let (deployment, pods) = (self.deployment(&entry.name), self.pods_of(&entry.name));
-            let part = aggregate::container(entry, deployment, &pods);
+            let is_starting = !started.contains(entry.name.as_str());
+            let part = aggregate::container(entry, deployment, &pods, is_starting);
             self.container_part(entry, &said(&entry.name, part))
         });
         machines.chain(containers).collect()

@@ -26,12 +26,13 @@ Every controller serves them at `/metrics`, the one that leads and those that st
 What several controllers measure is told apart by the program:
 `otctl_leader * on (job, instance) group_left (program) otctl_build_info{program=\"diskimage-controller\"}`.
 
-Each chart brings alerts and a dashboard: `metrics.prometheusRule.enabled`, `metrics.dashboards.enabled`. What to do about
+Each chart brings alerts and a dashboard: with `metrics.enabled`, `metrics.prometheusRule.enabled` and
+`metrics.dashboards.enabled`. What to do about
 an alert: [runbook.md](../runbook.md#alerts).
 ";
 
-const TURN_ENDS: &str = "every part was ready; `provisioningTimeout` of the policy was over before; nothing could be done, such \
-     as while disk images are synced; it was suspended or deleted";
+const TURN_ENDS: &str = "every part was ready; `provisioningTimeout` of the policy was over before; the API server calls \
+     something of it invalid; nothing could be done, such as while disk images are synced; it was suspended or deleted";
 
 pub(super) fn page() -> anyhow::Result<String> {
     let mut text = INTRODUCTION.to_owned();

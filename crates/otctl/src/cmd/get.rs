@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::cli::{GetArgs, Goal, Output};
 use crate::client;
-use crate::kind::{Found, Standing, Verdict};
+use crate::kind::{self, Found, Kind, Standing, Verdict};
 use crate::out;
 use crate::selection::{self, Unnamed};
 
@@ -60,7 +60,11 @@ fn is_named(args: &GetArgs) -> bool {
 }
 
 fn nothing(args: &GetArgs, default: &str) -> String {
-    if args.scope.all_namespaces {
+    let kind = |word: &String| kind::named(word.split('/').next().unwrap_or_default());
+    let kinds: Option<Vec<_>> = args.objects.iter().map(kind).collect();
+    let is_anywhere =
+        |kinds: Vec<&dyn Kind>| !kinds.is_empty() && !kinds.iter().any(|kind| kind.is_namespaced());
+    if args.scope.all_namespaces || kinds.is_some_and(is_anywhere) {
         return "nothing found".to_owned();
     }
     format!("nothing found in namespace '{}'", args.scope.namespace.as_deref().unwrap_or(default))
@@ -183,6 +187,18 @@ mod tests {
         let args = GetArgs { scope, output: Some(Output::Wide), ..GetArgs::default() };
         assert_eq!(shown(&args)[0], "NAMESPACE NAME READY PHASE REASON PROGRESS AGE MESSAGE");
         assert_eq!(shown(&args)[1], "lab queued False Queued SlotsBusy 25% 1h waits for a slot");
+    }
+
+    #[test]
+    fn what_is_in_no_namespace_is_missed_in_none() {
+        let told = |objects: &[&str]| {
+            let objects = objects.iter().map(|word| (*word).to_owned()).collect();
+            nothing(&GetArgs { objects, ..GetArgs::default() }, "labs")
+        };
+        assert_eq!(told(&["ws"]), "nothing found");
+        for words in [&["vmdi"][..], &["ws", "vmdi"], &[]] {
+            assert_eq!(told(words), "nothing found in namespace 'labs'", "{words:?}");
+        }
     }
 
     #[test]

@@ -184,7 +184,8 @@ A server of your own on this machine must be listed by name, such as one at http
 Nodes have these container images; each is a server on its pod's address (of 127/8) that takes any arguments, answers at
 the ports of its container, and ends by PUT /exit/CODE. Others are not found, unless given with --container-image:
 {container_images}
-Virtual machines run on a stand-in for KubeVirt, which reads their disks and boots nothing.
+Virtual machines run on a stand-in for KubeVirt, which reads their disks and boots nothing. Network policies are there, and
+nothing enforces them: every pod is a process of this machine.
 
 Logs: the controllers' {images}
                        {workspaces}

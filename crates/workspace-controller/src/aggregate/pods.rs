@@ -9,6 +9,9 @@ use otctl_types::workspace::{Container, ContainerState};
 
 use super::Part;
 
+/// What the scheduler says of a pod whose claims have no volume yet, as every new one's.
+const UNBOUND: &str = "unbound immediate PersistentVolumeClaims";
+
 /// Reasons from the worst on: what a person has to change, then what comes back by itself the least likely.
 const WORST_FIRST: [Reason; 5] = [
     Reason::ImagePullBackOff,
@@ -24,7 +27,7 @@ pub(super) fn trouble(entry: &str, pods: &[Arc<Pod>]) -> Option<Part> {
     let told = told.iter().filter_map(|pod| Some((of_pod(entry, pod)?, pod.name_any())));
     let rank = |part: &Part| {
         let place = WORST_FIRST.iter().position(|reason| *reason == part.reason);
-        (part.state != ContainerState::Failed, place)
+        (part.state != ContainerState::Failed, place.unwrap_or(WORST_FIRST.len()))
     };
     let worst = told.min_by_key(|(part, name)| (rank(part), name.clone()));
     worst.map(|(part, _)| part)
@@ -98,7 +101,11 @@ fn unscheduled(status: &PodStatus) -> Option<Part> {
     let mut conditions = status.conditions.iter().flatten();
     let condition = conditions.find(|it| it.type_ == "PodScheduled" && it.status == "False")?;
     let words = condition.message.as_ref().or(condition.reason.as_ref());
-    Some(Part::degraded(Reason::Unschedulable, words.cloned().unwrap_or_default()))
+    let words = words.cloned().unwrap_or_default();
+    if words.contains(UNBOUND) {
+        return Some(Part::progressing(words));
+    }
+    Some(Part::degraded(Reason::Unschedulable, words))
 }
 
 /// Whether a container has not been started yet, and nothing is wrong with that.

@@ -7,6 +7,11 @@ use otctl_types::workspace::RunStrategy;
 use super::fixture::{Machine, Made, Running, deployment, entry, instance, machine as made, pod};
 use super::*;
 
+/// Of an entry that had its start.
+fn container(entry: &Container, deployment: Option<&Deployment>, pods: &[Arc<Pod>]) -> Part {
+    super::container(entry, deployment, pods, false)
+}
+
 #[track_caller]
 fn check(
     deployment: Made,
@@ -178,6 +183,25 @@ fn pods_that_are_on_their_way_are_counted() {
     check_pod(pod("a").waits("ContainerCreating", ""), count);
     check_pod(pod("a").waits("PodInitializing", ""), count);
     check_pod(pod("a").runs(false), count);
+}
+
+/// Whatever it said before it was stopped.
+#[test]
+fn what_starts_again_is_on_its_way() {
+    let made = deployment(2).seen(2).pods(2, 2, 1);
+    let made = made.says("Progressing", "True", "NewReplicaSetAvailable", "").read();
+    let pods = [pod("a").runs(true).read(), pod("b").runs(false).read()];
+    let state = |is_starting| super::container(&entry(2), Some(&made), &pods, is_starting).state;
+    assert_eq!((state(true), state(false)), (Progressing, Degraded));
+}
+
+#[test]
+fn a_claim_that_has_no_volume_yet_is_waited_for() {
+    let words = "0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims.";
+    check_pod(pod("a").unscheduled(words), (Progressing, Reason::Progressing, words));
+    let made = deployment(2).seen(2).pods(2, 2, 0);
+    let pods = [pod("a").unscheduled(words), pod("b").waits("ImagePullBackOff", "no such image")];
+    check(made, pods, (Degraded, Reason::ImagePullBackOff, "no such image"));
 }
 
 #[test]

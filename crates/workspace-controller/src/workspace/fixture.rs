@@ -267,7 +267,7 @@ impl Facts {
             images.filter(|image| crate::images::is_named(&self.workspace, &name(&**image)));
         let images = named.map(|image| (name(&*image), image)).collect();
         let claims = self.children.claims.into_iter().map(Arc::new).collect();
-        let needs = Needs::of(&self.workspace, images, claims, self.has_kubevirt);
+        let needs = Needs::of((&self.workspace, &namespace), images, claims, self.has_kubevirt);
         let entry = self.entry.map(|attempt| ActiveEntry {
             namespace: String::new(),
             name: "lab".to_owned(),

@@ -295,7 +295,8 @@ impl Stage {
         let deadline = Instant::now() + WITHIN;
         while Instant::now() < deadline {
             let deployment: Deployment = typed(self.read(&child).await).unwrap();
-            let part = aggregate::container(entry, Some(&deployment), &self.pods_of(entry).await);
+            let part =
+                aggregate::container(entry, Some(&deployment), &self.pods_of(entry).await, false);
             if part.reason == reason {
                 return part.message;
             }

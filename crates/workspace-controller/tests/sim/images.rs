@@ -46,7 +46,12 @@ fn waiting_is_never_silent() {
         assert_eq!(found, reason, "{name}");
         assert!(message.contains(&format!("'{name}'")) && message.contains(words), "{message}");
     };
-    told(&mut sim, "missing", "ImageNotFound", "create it, or say in `image`");
+    told(
+        &mut sim,
+        "missing",
+        "ImageNotFound",
+        "in namespace labs: create it there, or say in `image`",
+    );
     told(&mut sim, "queued", "AwaitingImages", "Queued: waits for a slot, 2 are before it");
     told(&mut sim, "retrying", "AwaitingImages", "retry at 12:05: the server said 503");
     told(&mut sim, "failed", "ImageFailed", "the checksum is another");

@@ -18,7 +18,7 @@ fn a_workspace_that_is_created_before_its_image_waits_without_a_slot_and_goes_on
     sim.settle();
     assert_eq!(
         told(&sim.world, "lab"),
-        "Provisioning (ImageNotFound, 0/3): there is no VMDiskImage 'debian': create it, or say in `image` of entry 'db' how it is made"
+        "Provisioning (ImageNotFound, 0/3): there is no VMDiskImage 'debian' in namespace labs: create it there, or say in `image` of entry 'db' how it is made"
     );
     assert_eq!(slots(&sim.world), [""; 0]);
     image(&sim.world, "debian");

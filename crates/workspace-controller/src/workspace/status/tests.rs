@@ -116,7 +116,7 @@ fn creating_works() {
     );
     check(
         with_machine().isolated().service("db").started(&["db"]).without_image(),
-        "False ImageNotFound: there is no VMDiskImage 'debian': create it, or say in `image` of entry 'db' how it is made",
+        "False ImageNotFound: there is no VMDiskImage 'debian' in namespace labs: create it there, or say in `image` of entry 'db' how it is made",
     );
     let lost = workspace().started(&["api"]).ground(Ground::Absent);
     check(
