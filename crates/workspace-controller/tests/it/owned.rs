@@ -77,7 +77,9 @@ async fn a_claim_is_held_to_its_metadata() {
     let observed = stage.create(&made).await;
     assert_eq!(differs(&made, &observed), None, "defaults of the server");
     let held = stage.held_claim("attacker", observed);
-    for edit in with_metadata(Vec::new()) {
+    let note = "/metadata/annotations/pelotech.ot~1image";
+    let image = edits::replace(note, json!("x"), "metadata.annotations[pelotech.ot/image]");
+    for edit in edits::metadata().into_iter().chain(edits::annotations("image")).chain([image]) {
         try_edit(&stage, &held, &edit).await;
     }
 }
@@ -116,7 +118,7 @@ async fn a_field_that_is_not_asked_for_any_more_is_a_difference_and_goes() {
     entry.ports.retain(|port| port.container_port == 9090);
     for name in [deployment, service] {
         let child = stage.child(name);
-        let noted = Some("metadata.annotations[pelotech.ot/image]".to_owned());
+        let noted = Some("metadata.annotations[pelotech.ot/revision]".to_owned());
         assert_eq!(differs(&child, &stage.read(&child).await), noted);
         let applied = stage.apply(&child).await;
         assert_eq!(differs(&child, &applied), None);
