@@ -1,68 +1,22 @@
 //! How far a workspace is cut off from everything else, and the doors in its wall.
 
+mod metadata;
+
 use std::collections::BTreeMap;
 
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use self::metadata::metadata_addresses;
+
 use super::Protocol;
 
-/// Where clouds hand out credentials of the machine or of a pod, also by the IPv6 addresses that are translated to those. A
-/// door within one of these is refused; where one lies inside a wider door it is to be cut out.
-///
-/// A site's own prefix of NAT64 cannot be known here. Addresses mapped to IPv4 (`::ffff:0:0/96`) are none at all to a
-/// network policy, which takes them for the IPv4 ones: they are refused as such.
-pub const METADATA_ADDRESSES: [&str; 40] = [
-    "169.254.169.254/32",
-    "169.254.170.2/32",
-    "169.254.170.23/32",
-    "169.254.42.42/32",
-    "168.63.129.16/32",
-    "100.100.100.200/32",
-    "192.0.0.192/32",
-    "fd00:ec2::254/128",
-    "fd00:ec2::23/128",
-    "fd00:42::42/128",
-    "fd20:ce::254/128",
-    "fe80::a9fe:a9fe/128",
-    // The IPv4 ones as NAT64 reaches them, by its well-known prefix.
-    "64:ff9b::a9fe:a9fe/128",
-    "64:ff9b::a9fe:aa02/128",
-    "64:ff9b::a9fe:aa17/128",
-    "64:ff9b::a9fe:2a2a/128",
-    "64:ff9b::a83f:8110/128",
-    "64:ff9b::6464:64c8/128",
-    "64:ff9b::c000:c0/128",
-    // As 6to4 reaches them.
-    "2002:a9fe:a9fe::/48",
-    "2002:a9fe:aa02::/48",
-    "2002:a9fe:aa17::/48",
-    "2002:a9fe:2a2a::/48",
-    "2002:a83f:8110::/48",
-    "2002:6464:64c8::/48",
-    "2002:c000:c0::/48",
-    // As addresses compatible with IPv4.
-    "::a9fe:a9fe/128",
-    "::a9fe:aa02/128",
-    "::a9fe:aa17/128",
-    "::a9fe:2a2a/128",
-    "::a83f:8110/128",
-    "::6464:64c8/128",
-    "::c000:c0/128",
-    // As SIIT translates them.
-    "::ffff:0:a9fe:a9fe/128",
-    "::ffff:0:a9fe:aa02/128",
-    "::ffff:0:a9fe:aa17/128",
-    "::ffff:0:a9fe:2a2a/128",
-    "::ffff:0:a83f:8110/128",
-    "::ffff:0:6464:64c8/128",
-    "::ffff:0:c000:c0/128",
-];
-
-/// Addresses are compared, not texts.
+/// A door within a metadata address is refused; where one lies inside a wider door it is to be cut out. Addresses are
+/// compared, not texts.
 fn is_no_metadata_address() -> String {
-    let metadata = METADATA_ADDRESSES.map(|it| format!("'{it}'")).join(", ");
+    let metadata: Vec<_> = metadata_addresses().iter().map(|it| format!("'{it}'")).collect();
+    let metadata = metadata.join(", ");
     format!(
         "!isCIDR(self) || ![{metadata}].exists(metadata, cidr(metadata).containsIP(cidr(self).ip()) \
          && cidr(metadata).prefixLength() <= cidr(self).prefixLength())"

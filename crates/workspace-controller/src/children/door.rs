@@ -7,7 +7,7 @@ use k8s_openapi::api::networking::v1::{IPBlock, NetworkPolicyPeer, NetworkPolicy
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use otctl_types::workspace::network::{
-    DoorPort, METADATA_ADDRESSES, Operator, Peer, Requirement, Selector,
+    DoorPort, Operator, Peer, Requirement, Selector, metadata_addresses,
 };
 
 /// Who is at the other side.
@@ -30,12 +30,13 @@ const MAPPED: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff,
 /// what is excepted must be a part of the rest, and there is no rest.
 fn addresses(cidr: IpNet) -> Option<NetworkPolicyPeer> {
     let cidr = cidr.trunc();
-    let metadata = || METADATA_ADDRESSES.iter().filter_map(|it| it.parse::<IpNet>().ok());
-    if metadata().chain([MAPPED.into()]).any(|it| it.contains(&cidr)) {
+    let metadata = metadata_addresses();
+    let metadata: Vec<IpNet> = metadata.iter().filter_map(|it| it.parse().ok()).collect();
+    if metadata.iter().chain([&MAPPED.into()]).any(|it| it.contains(&cidr)) {
         return None;
     }
-    let mut except: Vec<_> =
-        metadata().filter(|it| cidr.contains(it)).map(|it| it.to_string()).collect();
+    let inside = metadata.iter().filter(|it| cidr.contains(*it));
+    let mut except: Vec<_> = inside.map(ToString::to_string).collect();
     except.sort();
     Some(block(cidr, Some(except).filter(|except| !except.is_empty())))
 }
@@ -106,9 +107,10 @@ mod tests {
 
     #[test]
     fn metadata_addresses_are_cut_out_of_every_door_that_holds_them() {
-        let mut all = METADATA_ADDRESSES;
+        let mut all = metadata_addresses();
         all.sort_unstable();
-        let (v4, v6): (Vec<_>, Vec<_>) = all.into_iter().partition(|it| it.contains('.'));
+        let all = all.iter().map(String::as_str);
+        let (v4, v6): (Vec<_>, Vec<_>) = all.partition(|it| it.contains('.'));
         check("0.0.0.0/0", Some(&v4));
         check("::/0", Some(&v6));
         check("10.0.0.0/8", Some(&[]));
@@ -123,6 +125,7 @@ mod tests {
         check(
             "64:ff9b::a9fe:0/112",
             Some(&[
+                "64:ff9b::a9fe:17/128",
                 "64:ff9b::a9fe:2a2a/128",
                 "64:ff9b::a9fe:a9fe/128",
                 "64:ff9b::a9fe:aa02/128",
@@ -134,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_door_that_is_a_metadata_address_is_none_however_it_is_written() {
-        METADATA_ADDRESSES.iter().for_each(|address| check(address, None));
+        metadata_addresses().iter().for_each(|address| check(address, None));
         for within in ["fd00:0ec2:0:0::0254/128", "2002:a9fe:a9fe:1::/64", "2002:a9fe:a9fe::1/128"]
         {
             check(within, None);
@@ -149,7 +152,7 @@ mod tests {
         let IpAddr::V4(v4) = address else { return vec![address] };
         let number = u128::from(u32::from(v4));
         // Not by mapped ones: what is sent there is IPv4, to which no door of IPv6 leads.
-        let all = [0x64_ff9b << 96, 0, 0xffff << 48];
+        let all = [0x64_ff9b << 96, 0x64_ff9b_0001 << 80, 0, 0xffff << 48];
         let all = all.map(|prefix| IpAddr::from(Ipv6Addr::from(prefix | number)));
         let six_to_four = [0, 1, u128::from(u64::MAX), (1 << 80) - 1];
         let six_to_four =
@@ -160,7 +163,8 @@ mod tests {
     /// Every door of every length around every address.
     #[test]
     fn no_door_leads_to_a_metadata_address_by_any_way_and_every_other_address_is_left() {
-        let natives = METADATA_ADDRESSES.iter().map(|it| it.parse::<IpNet>().unwrap().addr());
+        let metadata = metadata_addresses();
+        let natives = metadata.iter().map(|it| it.parse::<IpNet>().unwrap().addr());
         for way in natives.flat_map(ways_to) {
             let most = IpNet::from(way).max_prefix_len();
             for length in 0..=most {
@@ -172,7 +176,7 @@ mod tests {
                 assert!(except.iter().any(|it| it.contains(&way)), "{door} leads to {way}");
                 for cut in &except {
                     assert!(door.contains(cut) && door != *cut, "{door} without {cut}");
-                    assert!(METADATA_ADDRESSES.contains(&cut.to_string().as_str()), "{cut}");
+                    assert!(metadata.contains(&cut.to_string()), "{cut}");
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use otctl_types::workspace::network::METADATA_ADDRESSES;
+use otctl_types::workspace::network::metadata_addresses;
 use serde_json::{Value, json};
 
 use super::{full, least, with};
@@ -294,8 +294,11 @@ fn no_door_leads_to_where_credentials_are_handed_out() {
         "fd00:0ec2:0000:0000:0000:0000:0000:0254/128",
         "2002:a9fe:a9fe::1/128",
         "2002:a9fe:a9fe:1::/64",
+        "fd00:c1::a9fe:a9fe/128",
+        "169.254.0.23/32",
     ];
-    for cidr in METADATA_ADDRESSES.iter().chain(&other_forms) {
+    let other_forms = other_forms.map(str::to_owned);
+    for cidr in metadata_addresses().iter().chain(&other_forms) {
         for pointer in ["/network/ingress/0/from", "/network/egress/0/to"] {
             let found = broken(&with(full(), pointer, json!({"cidr": cidr})), None);
             assert!(
