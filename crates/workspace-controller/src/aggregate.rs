@@ -136,12 +136,19 @@ fn paused(count: &str) -> Part {
     Part::degraded(Reason::NotReady, message)
 }
 
-/// How many are ready, and what those that run and are not wait for.
+/// How many are ready, and what those that run and are not wait for. Of pods from before a change it is not known which are
+/// the ready ones.
 fn count(entry: &Container, status: &DeploymentStatus, pods: &[Arc<Pod>]) -> String {
-    let ready = status.available_replicas.unwrap_or(0);
+    let (asked, ready) = (entry.replicas, status.available_replicas.unwrap_or(0));
+    let updated = status.updated_replicas.unwrap_or(0);
     let probe = pods::unanswered_probe(entry, pods);
     let probe = probe.map_or_else(String::new, |probe| format!(": {probe} does not succeed"));
-    format!("{ready} of {} pods are ready{probe}", entry.replicas)
+    match status.replicas.unwrap_or(0) - updated {
+        ..=0 => format!("{ready} of {asked} pods are ready{probe}"),
+        before => {
+            format!("{updated} of {asked} pods are of the last change, {before} of before{probe}")
+        }
+    }
 }
 
 /// Nothing is wrong with any pod, and not all are ready.

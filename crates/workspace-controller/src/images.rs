@@ -142,7 +142,16 @@ impl Disk {
 
     /// Whether only a person can help.
     pub fn is_stalled(&self) -> bool {
-        matches!(self, Self::Failed(_) | Self::Differs(_) | Self::Disputed(..))
+        match self {
+            Self::Failed(_) | Self::Differs(_) | Self::Disputed(..) | Self::CopiedFrom(_) => true,
+            Self::Available(_)
+            | Self::Copied
+            | Self::ToMake
+            | Self::NotFound(_)
+            | Self::Terminating
+            | Self::OtherRevision(_)
+            | Self::Syncing(_) => false,
+        }
     }
 
     /// Why it is not usable yet; none when it is.

@@ -51,8 +51,9 @@ fn it_runs_when_as_many_pods_as_asked_for_are_ready_and_of_the_last_spec() {
     check(running().pods(2, 2, 2), [], (Runs, Reason::AllReady, ""));
     let count = "1 of 2 pods are ready";
     check(running().pods(2, 2, 1), [], (Progressing, Reason::Progressing, count));
-    let count = "2 of 2 pods are ready";
+    let count = "2 of 2 pods are of the last change, 1 of before";
     check(running().pods(3, 2, 2), [], (Progressing, Reason::Progressing, count));
+    let count = "1 of 2 pods are of the last change, 1 of before";
     check(running().pods(2, 1, 2), [], (Progressing, Reason::Progressing, count));
     check(running(), [], (Progressing, Reason::Progressing, "0 of 2 pods are ready"));
     check(deployment(0).seen(2), [], (Runs, Reason::AllReady, ""));
@@ -248,13 +249,13 @@ fn what_takes_too_long_is_wrong() {
 
 #[test]
 fn a_rollout_that_a_person_paused_says_so() {
-    let told = "1 of 2 pods are ready; its Deployment was paused by hand: kubectl rollout resume";
+    let told = "1 of 2 pods are of the last change, 1 of before; its Deployment was paused by hand: kubectl rollout resume";
     check(deployment(2).seen(2).pods(2, 1, 1).paused(), [], (Degraded, Reason::NotReady, told));
 }
 
 #[test]
 fn what_a_paused_one_said_before_is_not_told() {
-    let told = "1 of 2 pods are ready; its Deployment was paused by hand: kubectl rollout resume";
+    let told = "1 of 2 pods are of the last change, 1 of before; its Deployment was paused by hand: kubectl rollout resume";
     let made = deployment(2).seen(2).pods(2, 1, 1).paused();
     let made = made.says("ReplicaFailure", "True", "FailedCreate", "exceeded quota: labs");
     check(made, [], (Degraded, Reason::NotReady, told));

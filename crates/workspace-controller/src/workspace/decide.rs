@@ -6,7 +6,7 @@ use otctl_kit::cluster::{ApiError, Target};
 use otctl_kit::plan::{Action, Next, Notice, Plan, Write};
 use otctl_kit::reconciler::{Refusal, RefusalCause};
 use otctl_types::Workspace;
-use otctl_types::condition::{self, READY, Reason};
+use otctl_types::condition::{self, CONTAINERS_READY, READY, Reason, VIRTUAL_MACHINES_READY};
 use otctl_types::workspace::{OpenTurn, Phase, WorkspaceStatus};
 use serde_json::json;
 
@@ -196,12 +196,14 @@ impl Pass<'_> {
             .unwrap_or(SignedDuration::MAX)
     }
 
-    /// Events: one when it is queued or admitted, and one whenever it becomes ready, fails, stops, breaks or is changed, or
-    /// takes too long to start. What somebody changes is not broken.
+    /// Events: one when it is queued or admitted, and one whenever it becomes ready, fails, stops, breaks or is changed, also
+    /// during a start, or takes too long to start. What somebody changes is not broken.
     fn notices(&self, verdict: &Verdict, after: &WorkspaceStatus) -> Vec<Notice> {
-        let before = self.workspace.status.as_ref().and_then(|status| status.phase);
+        let status = self.workspace.status.as_ref();
+        let before = status.and_then(|status| status.phase);
         let is_late = *verdict == Verdict::Settling(Start::Late);
-        if after.phase == before && !is_late {
+        let degrades = is_degraded(after) && !status.is_some_and(is_degraded);
+        if after.phase == before && !is_late && !degrades {
             return Vec::new();
         }
         let ready = condition::find(&after.conditions, READY);
@@ -214,13 +216,23 @@ impl Pass<'_> {
             && after.phase == Some(Phase::Provisioning)
             && !is_on_its_way(&reason);
         vec![Notice {
-            warning: is_late || broke || after.phase == Some(Phase::Failed),
+            warning: is_late || broke || degrades || after.phase == Some(Phase::Failed),
             reason,
             action: "Provision",
             message: after.message.clone().unwrap_or_default(),
             regarding: None,
         }]
     }
+}
+
+/// Whether a part is broken, and not only on its way: one that runs and is not ready may be either.
+fn is_degraded(status: &WorkspaceStatus) -> bool {
+    let of = |kind: &str| condition::find(&status.conditions, kind);
+    let is_open = |reason: &str| is_on_its_way(reason) || reason == Reason::NotReady.as_str();
+    let is_broken =
+        |kind: &&str| of(kind).is_some_and(|it| it.status == "False" && !is_open(&it.reason));
+    of(READY).is_some_and(|ready| ready.reason == Reason::Degraded.as_str())
+        && [VIRTUAL_MACHINES_READY, CONTAINERS_READY].iter().any(is_broken)
 }
 
 /// Kinds and names of what `writes` make.

@@ -17,9 +17,9 @@ use otctl_types::Workspace;
 use otctl_types::condition::Reason;
 
 use super::observe::Observed;
-use super::works;
 use crate::images::Lack;
 use crate::parts;
+use crate::reports::Names;
 
 /// Where a workspace stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub enum Verdict {
 /// How a start went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// Everything is ready.
+    /// Everything that was to start is ready.
     Ready,
     /// It has had the time that a start has.
     Late,
@@ -134,11 +134,18 @@ fn is_new(workspace: &Workspace) -> bool {
 }
 
 fn building(workspace: &Workspace, observed: &Observed, now: Timestamp) -> Verdict {
-    if works::is_all_ready(observed) {
+    if are_starts_over(workspace, observed) {
         return Verdict::Settling(Start::Ready);
     }
     let is_late = deadline(workspace, observed).is_some_and(|at| at <= now);
     if is_late { Verdict::Settling(Start::Late) } else { Verdict::Building }
+}
+
+/// Whether every part that this turn is for is ready. What had its start before and is broken now is healed without a slot.
+fn are_starts_over(workspace: &Workspace, observed: &Observed) -> bool {
+    let (started, reports) = (parts::started(workspace), observed.reports(&Names::new()));
+    let mut parts = parts::names(workspace).zip(reports);
+    parts.all(|(name, report)| report.is_ready || started.contains(name))
 }
 
 /// Until when the open turn may last.

@@ -301,11 +301,6 @@ pub fn changing(observed: &Observed, writes: &[Write]) -> Names {
     changed.map(|target| (target.resource.kind, target.name)).collect()
 }
 
-/// Whether every part is ready.
-pub fn is_all_ready(observed: &Observed) -> bool {
-    observed.reports(&Names::new()).iter().all(|part| part.is_ready)
-}
-
 /// The workspace's own network policy.
 pub fn own_policy(observed: &Observed) -> Option<&NetworkPolicy> {
     let workspace = observed.workspace.as_ref()?;

@@ -51,6 +51,21 @@ fn an_added_entry_takes_a_turn_and_touches_no_other_child() {
     expect_sound(&sim);
 }
 
+/// A slot pays for starts: what is broken is healed without one.
+#[test]
+fn an_added_entry_gives_its_slot_back_though_another_part_is_broken() {
+    let mut sim = ready();
+    sim.world.fare("api", Health::Crashing(1));
+    edit(&sim.world, "lab", |spec| spec.containers[0].image = "api:2".to_owned());
+    sim.run_until("it is broken", |world| reason(world, "lab", condition::READY) == "Degraded");
+    edit(&sim.world, "lab", |spec| spec.containers.push(container("new")));
+    sim.quiesce();
+    assert_eq!(status(&sim.world, "lab").ready_parts.as_deref(), Some("3/4"));
+    assert_eq!(status(&sim.world, "lab").last_turn, Some(2));
+    assert_eq!(slots(&sim.world), [""; 0], "\n{}", sim.story);
+    assert_eq!(reason(&sim.world, "lab", condition::READY), "Degraded");
+}
+
 #[test]
 fn what_is_removed_goes_though_what_is_added_is_refused() {
     let refused = call("write Service labs/lab--new").always().then(refusal(422, "Invalid", "no"));

@@ -244,7 +244,7 @@ fn a_pinned_revision_is_waited_for_and_kept() {
     sim.settle();
     assert_eq!(
         told(&sim.world, "lab"),
-        "Provisioning (RevisionNotFound, 0/1): the disk of entry 'db' was made from revision r2 of VMDiskImage 'debian', and holds what its guest wrote: it is not replaced. Pin that revision, or remove the entry and add it again"
+        "Failed (RevisionNotFound, 0/1): the disk of entry 'db' was made from revision r2 of VMDiskImage 'debian', and holds what its guest wrote: it is not replaced. Pin that revision, or remove the entry and add it again"
     );
     assert_eq!(names(&sim.world, "PersistentVolumeClaim"), ["lab--db-r2"]);
     expect_sound(&sim);
@@ -266,7 +266,7 @@ fn a_disk_is_not_replaced_when_its_entry_names_another_image() {
     };
     edit(&sim.world, "lab", name("fedora"));
     sim.settle();
-    let expected = "Provisioning (ImageDiffers, 0/1): the disk of entry 'db' was made from VMDiskImage 'debian', and holds what its guest wrote: it is not replaced. Name that image, or remove the entry and add it again";
+    let expected = "Failed (ImageDiffers, 0/1): the disk of entry 'db' was made from VMDiskImage 'debian', and holds what its guest wrote: it is not replaced. Name that image, or remove the entry and add it again";
     assert_eq!(told(&sim.world, "lab"), expected);
     let report = |sim: &Sim| status(&sim.world, "lab").resource_status.unwrap().virtual_machines;
     assert_eq!(report(&sim)[0].image.as_deref(), Some("debian"));

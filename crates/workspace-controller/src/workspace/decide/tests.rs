@@ -90,6 +90,12 @@ fn an_event_for_each_change_of_phase_and_for_a_start_that_takes_too_long() {
     let broken = || workspace().isolated().runs("api", 0).started(&["api"]);
     assert_eq!(events(broken(), Some(Phase::Ready)), "!Degraded");
     assert_eq!(events(broken(), Some(Phase::Suspended)), "Degraded");
+    assert_eq!(events(broken(), Some(Phase::Provisioning)), "", "it is on its way");
+    let fails = || workspace().isolated().runs("api", 0).pod_waits("api", "ErrImagePull", "none");
+    assert_eq!(events(fails().open(1), Some(Phase::Provisioning)), "!Degraded");
+    let told = plan(fails().open(1)).status.unwrap().conditions;
+    let still = fails().open(1).status(|status| status.conditions = told);
+    assert_eq!(events(still, Some(Phase::Provisioning)), "", "it was told");
     let edited = ready().spec(|spec| spec.containers[0].image = "api:2".to_owned());
     assert_eq!(events(edited, Some(Phase::Ready)), "Progressing");
     let added = || ready().container("web").ticket("2");

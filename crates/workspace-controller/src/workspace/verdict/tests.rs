@@ -139,6 +139,17 @@ fn an_added_entry_waits_for_a_turn_of_its_own() {
 }
 
 #[test]
+fn a_turn_is_over_when_what_it_is_for_is_ready_though_another_part_is_broken() {
+    let edited = |new: i32, old: i32| {
+        let parts = workspace().container("web").isolated().runs("api", old).runs("web", new);
+        parts.started(&["api"]).open(2)
+    };
+    check(edited(1, 0), "Ready");
+    check(edited(0, 1), "Building");
+    check(edited(0, 0), "Building");
+}
+
+#[test]
 fn a_used_slot_opens_nothing() {
     check(workspace().ticket("3").turns(1).slot(1), "wait: line");
     check(workspace().ticket("3").turns(4).slot(3), "wait: line");
