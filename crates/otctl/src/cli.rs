@@ -1,11 +1,14 @@
 //! Every flag and sub-command. What they do is in `cmd`.
 
+mod before;
 mod objects;
 
 use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
+pub use self::before::Before;
+use self::before::Place;
 use self::objects::EXIT_CODES;
 pub use self::objects::{
     ApplyArgs, ChangeArgs, DescribeArgs, DryRun, GetArgs, Goal, Output, PlaceArgs, ScopeArgs,
@@ -19,6 +22,9 @@ const PLUGIN: &str = "kubectl-otctl";
 #[derive(Debug, Parser)]
 #[command(name = "otctl", version = otctl_kit::args::version(), arg_required_else_help = true)]
 pub struct Cli {
+    /// Where, of what is said in front of the command.
+    #[command(flatten)]
+    pub before: Before,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -138,6 +144,9 @@ pub struct QueueArgs {
     /// Only images of this namespace; positions count all.
     #[arg(long, short, value_name = "NAMESPACE")]
     pub namespace: Option<String>,
+    /// All namespaces, as without it.
+    #[arg(long, short = 'A', conflicts_with = "namespace")]
+    pub all_namespaces: bool,
     /// Also show images that are ready or have failed.
     #[arg(long, short = 'a')]
     pub all: bool,
@@ -184,7 +193,32 @@ impl Cli {
     pub fn read() -> Self {
         let called = std::env::args_os().next().unwrap_or_default();
         let matches = named_as(Path::new(&called)).get_matches();
-        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+        Self::from_arg_matches(&matches).and_then(Self::told).unwrap_or_else(|error| error.exit())
+    }
+}
+
+impl Command {
+    /// What of it says where.
+    fn place(&mut self) -> Place<'_> {
+        match self {
+            Self::Get(args) => args.scope.place(),
+            Self::Describe(args) => args.scope.place(),
+            Self::Wait(args) => args.scope.place(),
+            Self::Retry(args) | Self::Suspend(args) | Self::Resume(args) => args.scope.place(),
+            Self::Apply(args) => args.place.place(),
+            Self::Queue(args) => Place {
+                cluster: Some(&mut args.cluster),
+                namespace: Some(&mut args.namespace),
+                all_namespaces: Some(&mut args.all_namespaces),
+            },
+            Self::Crds(args) => Place { cluster: Some(&mut args.cluster), ..Place::default() },
+            Self::Demo(_)
+            | Self::Up(_)
+            | Self::Completion(_)
+            | Self::RunController(_)
+            | Self::RunImporter(_)
+            | Self::RunContainer(_) => Place::default(),
+        }
     }
 }
 
@@ -230,7 +264,9 @@ mod tests {
     #[test]
     fn a_plugin_calls_itself_what_its_user_typed() {
         let usage = |called: &str| named_as(Path::new(called)).render_usage().to_string();
-        assert!(usage("/usr/local/bin/kubectl-otctl").contains("kubectl otctl <COMMAND>"));
+        assert!(
+            usage("/usr/local/bin/kubectl-otctl").contains("kubectl otctl [OPTIONS] <COMMAND>")
+        );
         assert!(!usage("/usr/local/bin/otctl").contains("kubectl"));
     }
 }
