@@ -70,11 +70,12 @@ pub enum Command {
     Suspend(ChangeArgs),
     /// Let suspended objects go on.
     Resume(ChangeArgs),
-    /// Show which images run and which wait, in the order in which they will start.
+    /// Show which images and workspaces run and which wait, in the order in which they will start.
     ///
-    /// POSITION is the place among those that start as soon as there is room. An image that something else holds back
-    /// (a class or a Secret that is missing, a retry that is not due) has none and stands below: nobody waits for it,
-    /// and it keeps its turn.
+    /// A queue each: `vmdiskimages` and `workspaces`. POSITION is the place among those that start as soon as there is
+    /// room. What something else holds back (a class, a Secret or an image that is missing, a retry that is not due) has
+    /// none and stands below: nobody waits for it, and it keeps its turn. A workspace that has had its start, or is
+    /// suspended, needs no slot and is in no queue.
     Queue(QueueArgs),
     /// Print the custom resource definitions.
     Crds(CrdsArgs),
@@ -138,16 +139,19 @@ pub struct UpArgs {
 /// What of the queue to show, and how.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct QueueArgs {
+    /// Only this queue; without it all that there are.
+    #[arg(value_enum, ignore_case = true, value_name = "QUEUE")]
+    pub queue: Option<QueueName>,
     /// The cluster.
     #[command(flatten)]
     pub cluster: ClusterArgs,
-    /// Only images of this namespace; positions count all.
+    /// Only what is in this namespace, or is made there; positions count all.
     #[arg(long, short, value_name = "NAMESPACE")]
     pub namespace: Option<String>,
     /// All namespaces, as without it.
     #[arg(long, short = 'A', conflicts_with = "namespace")]
     pub all_namespaces: bool,
-    /// Also show images that are ready or have failed.
+    /// Also show what is ready or has failed, and workspaces that are in no queue.
     #[arg(long, short = 'a')]
     pub all: bool,
     /// Show it once instead of following it.
@@ -156,6 +160,17 @@ pub struct QueueArgs {
     /// Print it once, for programs.
     #[arg(long, short, value_enum, value_name = "FORMAT")]
     pub output: Option<Format>,
+}
+
+/// A queue, by the name of its AdmissionQueue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum QueueName {
+    /// That of disk images.
+    #[value(name = "vmdiskimages", aliases = ["vmdiskimage", "vmdi", "image", "images"])]
+    Images,
+    /// That of workspaces.
+    #[value(name = "workspaces", aliases = ["workspace", "ws"])]
+    Workspaces,
 }
 
 /// A format for programs.
@@ -233,7 +248,10 @@ fn named_as(called: &Path) -> clap::Command {
 
 #[cfg(test)]
 mod tests {
+    use otctl_types::names::{IMAGE_QUEUE, WORKSPACE_QUEUE};
+
     use super::*;
+    use crate::kind;
 
     #[test]
     fn the_command_line_is_consistent() {
@@ -259,6 +277,17 @@ mod tests {
             Cli::try_parse_from(container).unwrap().command,
             Command::RunContainer(args) if args.exit_code.is_none() && args.rest.len() == 2
         ));
+    }
+
+    #[test]
+    fn a_queue_is_called_as_it_is_and_as_its_kind_is() {
+        for (queue, kind) in [(QueueName::Images, "vmdi"), (QueueName::Workspaces, "ws")] {
+            for name in kind::named(kind).unwrap().names() {
+                assert_eq!(QueueName::from_str(name, true), Ok(queue), "{name}");
+            }
+        }
+        assert_eq!(QueueName::from_str(IMAGE_QUEUE, false), Ok(QueueName::Images));
+        assert_eq!(QueueName::from_str(WORKSPACE_QUEUE, false), Ok(QueueName::Workspaces));
     }
 
     #[test]
