@@ -1,11 +1,14 @@
 //! Every flag and sub-command. What they do is in `cmd`.
 
+mod before;
 mod objects;
 
 use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
+pub use self::before::Before;
+use self::before::Place;
 use self::objects::EXIT_CODES;
 pub use self::objects::{
     ApplyArgs, ChangeArgs, DescribeArgs, DryRun, GetArgs, Goal, Output, PlaceArgs, ScopeArgs,
@@ -19,6 +22,9 @@ const PLUGIN: &str = "kubectl-otctl";
 #[derive(Debug, Parser)]
 #[command(name = "otctl", version = otctl_kit::args::version(), arg_required_else_help = true)]
 pub struct Cli {
+    /// Where, of what is said in front of the command.
+    #[command(flatten)]
+    pub before: Before,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -64,11 +70,12 @@ pub enum Command {
     Suspend(ChangeArgs),
     /// Let suspended objects go on.
     Resume(ChangeArgs),
-    /// Show which images run and which wait, in the order in which they will start.
+    /// Show which images and workspaces run and which wait, in the order in which they will start.
     ///
-    /// POSITION is the place among those that start as soon as there is room. An image that something else holds back
-    /// (a class or a Secret that is missing, a retry that is not due) has none and stands below: nobody waits for it,
-    /// and it keeps its turn.
+    /// A queue each: `vmdiskimages` and `workspaces`. POSITION is the place among those that start as soon as there is
+    /// room. What something else holds back (a class, a Secret or an image that is missing, a retry that is not due) has
+    /// none and stands below: nobody waits for it, and it keeps its turn. A workspace that has had its start, or is
+    /// suspended, needs no slot and is in no queue.
     Queue(QueueArgs),
     /// Print the custom resource definitions.
     Crds(CrdsArgs),
@@ -132,13 +139,19 @@ pub struct UpArgs {
 /// What of the queue to show, and how.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct QueueArgs {
+    /// Only this queue; without it all that there are.
+    #[arg(value_enum, ignore_case = true, value_name = "QUEUE")]
+    pub queue: Option<QueueName>,
     /// The cluster.
     #[command(flatten)]
     pub cluster: ClusterArgs,
-    /// Only images of this namespace; positions count all.
+    /// Only what is in this namespace, or is made there; positions count all.
     #[arg(long, short, value_name = "NAMESPACE")]
     pub namespace: Option<String>,
-    /// Also show images that are ready or have failed.
+    /// All namespaces, as without it.
+    #[arg(long, short = 'A', conflicts_with = "namespace")]
+    pub all_namespaces: bool,
+    /// Also show what is ready or has failed, and workspaces that are in no queue.
     #[arg(long, short = 'a')]
     pub all: bool,
     /// Show it once instead of following it.
@@ -147,6 +160,17 @@ pub struct QueueArgs {
     /// Print it once, for programs.
     #[arg(long, short, value_enum, value_name = "FORMAT")]
     pub output: Option<Format>,
+}
+
+/// A queue, by the name of its AdmissionQueue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum QueueName {
+    /// That of disk images.
+    #[value(name = "vmdiskimages", aliases = ["vmdiskimage", "vmdi", "image", "images"])]
+    Images,
+    /// That of workspaces.
+    #[value(name = "workspaces", aliases = ["workspace", "ws"])]
+    Workspaces,
 }
 
 /// A format for programs.
@@ -184,7 +208,32 @@ impl Cli {
     pub fn read() -> Self {
         let called = std::env::args_os().next().unwrap_or_default();
         let matches = named_as(Path::new(&called)).get_matches();
-        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+        Self::from_arg_matches(&matches).and_then(Self::told).unwrap_or_else(|error| error.exit())
+    }
+}
+
+impl Command {
+    /// What of it says where.
+    fn place(&mut self) -> Place<'_> {
+        match self {
+            Self::Get(args) => args.scope.place(),
+            Self::Describe(args) => args.scope.place(),
+            Self::Wait(args) => args.scope.place(),
+            Self::Retry(args) | Self::Suspend(args) | Self::Resume(args) => args.scope.place(),
+            Self::Apply(args) => args.place.place(),
+            Self::Queue(args) => Place {
+                cluster: Some(&mut args.cluster),
+                namespace: Some(&mut args.namespace),
+                all_namespaces: Some(&mut args.all_namespaces),
+            },
+            Self::Crds(args) => Place { cluster: Some(&mut args.cluster), ..Place::default() },
+            Self::Demo(_)
+            | Self::Up(_)
+            | Self::Completion(_)
+            | Self::RunController(_)
+            | Self::RunImporter(_)
+            | Self::RunContainer(_) => Place::default(),
+        }
     }
 }
 
@@ -199,7 +248,10 @@ fn named_as(called: &Path) -> clap::Command {
 
 #[cfg(test)]
 mod tests {
+    use otctl_types::names::{IMAGE_QUEUE, WORKSPACE_QUEUE};
+
     use super::*;
+    use crate::kind;
 
     #[test]
     fn the_command_line_is_consistent() {
@@ -228,9 +280,22 @@ mod tests {
     }
 
     #[test]
+    fn a_queue_is_called_as_it_is_and_as_its_kind_is() {
+        for (queue, kind) in [(QueueName::Images, "vmdi"), (QueueName::Workspaces, "ws")] {
+            for name in kind::named(kind).unwrap().names() {
+                assert_eq!(QueueName::from_str(name, true), Ok(queue), "{name}");
+            }
+        }
+        assert_eq!(QueueName::from_str(IMAGE_QUEUE, false), Ok(QueueName::Images));
+        assert_eq!(QueueName::from_str(WORKSPACE_QUEUE, false), Ok(QueueName::Workspaces));
+    }
+
+    #[test]
     fn a_plugin_calls_itself_what_its_user_typed() {
         let usage = |called: &str| named_as(Path::new(called)).render_usage().to_string();
-        assert!(usage("/usr/local/bin/kubectl-otctl").contains("kubectl otctl <COMMAND>"));
+        assert!(
+            usage("/usr/local/bin/kubectl-otctl").contains("kubectl otctl [OPTIONS] <COMMAND>")
+        );
         assert!(!usage("/usr/local/bin/otctl").contains("kubectl"));
     }
 }

@@ -24,6 +24,8 @@ const NAME: &str = "otctl";
 const PLUGIN: &str = "kubectl_complete-otctl";
 /// Whoever types waits no longer for names.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// What may stand in front of a command, and takes the word behind it.
+const VALUED: [&str; 4] = ["-n", "--namespace", "--kubeconfig", "--context"];
 /// More names than anybody reads are not asked for.
 const MOST_NAMES: u32 = 500;
 
@@ -93,7 +95,9 @@ pub(crate) fn objects(current: &OsStr) -> Vec<CompletionCandidate> {
 /// The kind among the words before the one that is typed.
 fn named_before(words: &[String]) -> Option<&'static dyn Kind> {
     let (_, before) = words.split_last()?;
-    before.iter().find_map(|word| kind::named(word))
+    let is_value = |index: usize| index > 0 && VALUED.contains(&before[index - 1].as_str());
+    let mut spoken = before.iter().enumerate().filter(|(index, _)| !is_value(*index));
+    spoken.find_map(|(_, word)| kind::named(word))
 }
 
 /// Names of objects, of the cluster and namespace that the words lead to; none if it does not answer.
@@ -144,6 +148,7 @@ mod tests {
     fn a_flag_is_read_in_each_of_its_forms() {
         let cases = [
             ("otctl get -n lab ", Some("lab")),
+            ("otctl -n lab get ", Some("lab")),
             ("otctl get -nlab ", Some("lab")),
             ("otctl get --namespace lab ", Some("lab")),
             ("otctl get --namespace=lab ", Some("lab")),
@@ -160,6 +165,8 @@ mod tests {
     fn the_kind_is_found_before_the_word_that_is_typed() {
         assert!(named_before(&words("otctl describe vmdi a")).is_some());
         assert!(named_before(&words("otctl describe vmdi")).is_none());
+        assert!(named_before(&words("otctl -n ws describe ")).is_none());
+        assert!(named_before(&words("otctl -n ws describe vmdi ")).is_some());
     }
 
     #[test]
@@ -169,6 +176,9 @@ mod tests {
         assert!(commands.contains("wait\tWait until") && commands.ends_with(":4\n"), "{commands}");
         assert!(!commands.contains("run-importer"), "{commands}");
         assert!(told("kubectl_complete-otctl wait --f").contains("--for\t"));
+        assert!(told("kubectl_complete-otctl -n lab wait --f").contains("--for\t"));
+        assert!(told("kubectl_complete-otctl -n lab des").contains("describe\t"));
+        assert!(told("kubectl_complete-otctl --cont").contains("--context\t"));
         assert_eq!(
             told("kubectl_complete-otctl wait --for av"),
             "available\tThere is something to use, of this spec or of an earlier one; for a workspace the same as ready\n:4\n"

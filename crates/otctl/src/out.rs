@@ -48,6 +48,11 @@ pub(crate) fn causes(error: &anyhow::Error) -> String {
     words.join(": ")
 }
 
+/// Text in one line, whatever it was told in.
+pub(crate) fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// Whether standard output is a terminal, so that lines may be drawn over.
 pub(crate) fn is_terminal() -> bool {
     io::stdout().is_terminal()
@@ -133,6 +138,15 @@ mod tests {
             .context("'config' cannot be read: no such file")
             .context("no cluster");
         assert_eq!(causes(&error), "no cluster: 'config' cannot be read: no such file");
+    }
+
+    #[test]
+    fn what_is_told_in_several_lines_becomes_one() {
+        assert_eq!(
+            one_line("exit code 3:\n  no\tconfiguration\n"),
+            "exit code 3: no configuration"
+        );
+        assert_eq!(one_line(""), "");
     }
 
     #[test]

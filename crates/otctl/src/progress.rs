@@ -38,6 +38,12 @@ impl Progress {
         Self { attempt: None, done: Some(done), total: Some(total), text }
     }
 
+    /// Of parts, as a status tells them: `3/5`.
+    pub(crate) fn of_told_parts(told: &str) -> Option<Self> {
+        let (ready, all) = told.split_once('/')?;
+        Some(Self::of_parts(ready.parse().ok()?, all.parse().ok()?))
+    }
+
     /// The hundredths that are done, where the whole is known.
     pub(crate) fn percent(&self) -> Option<u64> {
         let (done, total) = self.done.zip(self.total.filter(|total| *total > 0))?;

@@ -1,5 +1,5 @@
-//! The queue as rows: what runs, what waits and in which order, and what has ended. Pure; positions are computed from
-//! the objects, since nobody writes them: a write per waiting image would cost more than the waiting.
+//! Queues as rows: what runs, what waits and in which order, and what has ended; here that of images, in
+//! [`workspaces`] that of workspaces. Pure; positions are computed from the objects, since nobody writes them: a write per waiting image would cost more than the waiting.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 use otctl_types::condition::{self, POLICY_VALID, READY, Reason};
 use otctl_types::diskimage::Phase;
+use otctl_types::queue::ActiveEntry;
 use otctl_types::{AdmissionQueue, AdmissionQueueStatus, VMDiskImage, VMDiskImageStatus};
 use policy::admission::{Admission, Eligibility, Holding, WaitReason, Waiting, admit};
 use policy::{Policy, Ticket};
@@ -21,11 +22,37 @@ use crate::progress::Progress;
 
 #[cfg(test)]
 mod tests;
+pub(crate) mod workspaces;
 
-/// The whole queue.
+/// Every queue that is shown.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Queues {
+    /// That of images. Its fields stand at the top, where they stood when it was the only one.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub(crate) images: Option<Table>,
+    /// That of workspaces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) workspaces: Option<workspaces::Table>,
+}
+
+impl Queues {
+    /// Without what `image` and `workspace` refuse; positions and counts stay those of the whole queues.
+    pub(crate) fn only(
+        self,
+        image: impl Fn(&Row) -> bool,
+        workspace: impl Fn(&workspaces::Row) -> bool,
+    ) -> Self {
+        Self {
+            images: self.images.map(|table| table.only(image)),
+            workspaces: self.workspaces.map(|table| table.only(workspace)),
+        }
+    }
+}
+
+/// What holds for a whole queue.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Table {
+pub(crate) struct Counts {
     /// How many may be active at once; unknown before a controller has run.
     pub(crate) limit: Option<i32>,
     /// How many slots are taken.
@@ -36,6 +63,15 @@ pub(crate) struct Table {
     pub(crate) failed: usize,
     /// Whether every key of the policy could be read, in one word.
     pub(crate) policy: Option<String>,
+}
+
+/// The whole queue of images.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Table {
+    /// What holds for all of it.
+    #[serde(flatten)]
+    pub(crate) counts: Counts,
     /// Active images, then waiting ones by position, then those that are held back, then the rest by name.
     pub(crate) images: Vec<Row>,
 }
@@ -102,13 +138,24 @@ pub(crate) fn table(
     let mut rows: Vec<(Rank, Row)> =
         images.iter().map(|image| row(image, status, &places)).collect();
     rows.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let failed = rows.iter().filter(|(_, row)| row.phase == Phase::Failed).count();
     Table {
+        counts: counts(status, rows.iter().map(|(rank, _)| rank), failed),
+        images: rows.into_iter().map(|(_, row)| row).collect(),
+    }
+}
+
+fn counts<'a>(
+    status: &AdmissionQueueStatus,
+    ranks: impl Iterator<Item = &'a Rank>,
+    failed: usize,
+) -> Counts {
+    Counts {
         limit: status.limit,
         active: status.active.len(),
-        waiting: rows.iter().filter(|(rank, _)| rank.is_waiting()).count(),
-        failed: rows.iter().filter(|(_, row)| row.phase == Phase::Failed).count(),
+        waiting: ranks.filter(|rank| rank.is_waiting()).count(),
+        failed,
         policy: condition::find(&status.conditions, POLICY_VALID).map(|found| found.reason.clone()),
-        images: rows.into_iter().map(|(_, row)| row).collect(),
     }
 }
 
@@ -126,6 +173,15 @@ enum Rank {
 }
 
 impl Rank {
+    fn of(entry: Option<&ActiveEntry>, standing: Option<&Standing>, name: String) -> Self {
+        match (entry, standing) {
+            (Some(entry), _) => Self::Active(entry.ticket.parse().ok(), name),
+            (None, Some(Standing { position: Some(position), .. })) => Self::Waiting(*position),
+            (None, Some(standing)) => Self::HeldBack(standing.order),
+            (None, None) => Self::Rest(name),
+        }
+    }
+
     fn is_waiting(&self) -> bool {
         matches!(self, Self::Waiting(_) | Self::HeldBack(_))
     }
@@ -158,13 +214,7 @@ fn row(
         message: told.message.unwrap_or_default(),
     };
     let name = format!("{}/{}", row.namespace, row.name);
-    let rank = match (entry, standing) {
-        (Some(entry), _) => Rank::Active(entry.ticket.parse().ok(), name),
-        (None, Some(Standing { position: Some(position), .. })) => Rank::Waiting(*position),
-        (None, Some(standing)) => Rank::HeldBack(standing.order),
-        (None, None) => Rank::Rest(name),
-    };
-    (rank, row)
+    (Rank::of(entry, standing, name), row)
 }
 
 /// Bytes of the source that are in the cluster, of all.
@@ -243,9 +293,10 @@ fn waiting(
     now: Timestamp,
 ) -> Vec<Waiting> {
     let policy = effective_policy(Some(status));
-    let mut highest = Ticket::highest_first(tickets(status, images));
+    let given = images.iter().filter_map(|image| image.status.as_ref()?.ticket.as_deref());
+    let mut highest = Ticket::highest_first(tickets(status, given));
     let mut images: Vec<&VMDiskImage> = images.iter().map(|image| &**image).collect();
-    images.sort_by_cached_key(|image| order_of(image));
+    images.sort_by_cached_key(|image| order_of(*image));
     images.into_iter().filter_map(|image| wants(image, &policy, &mut highest, now)).collect()
 }
 
@@ -297,13 +348,17 @@ fn told_eligibility(image: &VMDiskImage) -> Eligibility {
     }
 }
 
-fn order_of(image: &VMDiskImage) -> (Option<Timestamp>, u128, String) {
-    let version = image.resource_version().and_then(|text| text.parse().ok()).unwrap_or(u128::MAX);
-    (image.creation_timestamp().map(|at| at.0), version, image.uid().unwrap_or_default())
+/// The order in which first tickets are given.
+fn order_of(object: &impl kube::Resource) -> (Option<Timestamp>, u128, String) {
+    let version = object.resource_version().and_then(|text| text.parse().ok()).unwrap_or(u128::MAX);
+    (object.creation_timestamp().map(|at| at.0), version, object.uid().unwrap_or_default())
 }
 
-fn tickets(status: &AdmissionQueueStatus, images: &[Arc<VMDiskImage>]) -> Vec<Ticket> {
-    let of_images =
-        images.iter().filter_map(|image| image.status.as_ref()?.ticket.as_deref()?.parse().ok());
-    of_images.chain(status.active.iter().filter_map(|entry| entry.ticket.parse().ok())).collect()
+/// Every ticket that is known: those that objects were `given`, and those in the ledger.
+fn tickets<'a>(
+    status: &'a AdmissionQueueStatus,
+    given: impl Iterator<Item = &'a str>,
+) -> Vec<Ticket> {
+    let active = status.active.iter().map(|entry| entry.ticket.as_str());
+    given.chain(active).filter_map(|ticket| ticket.parse().ok()).collect()
 }

@@ -165,12 +165,13 @@ fn picture(all: &[Awaited]) -> Picture {
 }
 
 fn item(one: &Awaited) -> Item {
-    let Standing { phase, reason, progress, .. } = one.standing.clone();
+    let Standing { phase, reason, message, progress, .. } = one.standing.clone();
     Item {
         name: one.found.place(),
         position: None,
         reason: Some(reason).filter(|reason| *reason != phase).unwrap_or_default(),
         phase,
+        message: out::one_line(&message),
         progress,
     }
 }

@@ -257,3 +257,40 @@ fn the_label_guard_names_the_users_that_the_chart_is_told_of() {
     assert!(text.contains("system:serviceaccount:sync-operator:workspace-controller"), "{text}");
     assert!(text.contains("maker") && !text.contains("kube-system"), "{text}");
 }
+
+/// `GROUP RESOURCE VERB` of everything that a guard asks about, as its expressions have it.
+fn asked_rights(guard: &str) -> Vec<String> {
+    let between = |text: &str, from: &str| {
+        let (_, rest) = text.split_once(from).unwrap();
+        rest.split_once("')").unwrap().0.to_owned()
+    };
+    let checks = guard.split("authorizer.").skip(1);
+    let right = |it: &str| ["group('", "resource('", "check('"].map(|from| between(it, from));
+    checks.map(|it| right(it).join(" ")).collect()
+}
+
+#[test]
+fn the_role_of_the_guide_has_every_right_that_the_user_guard_asks_for() {
+    let guide = xtask::repository::read("docs/using-workspaces.md").unwrap();
+    let (_, rest) =
+        guide.split_once("metadata: {name: workspace-parts, namespace: labs}\n").unwrap();
+    let (role, _) = rest.split_once("\n---\n").unwrap();
+    let role: Value = serde_saphyr::from_str(role).unwrap();
+    let rules: Vec<PolicyRule> = serde_json::from_value(role["rules"].clone()).unwrap();
+    let has = |words: &[&str]| {
+        let is_in =
+            |list: &Option<Vec<String>>, word: &str| list.iter().flatten().any(|it| it == word);
+        rules.iter().any(|rule| {
+            is_in(&rule.api_groups, words[0])
+                && is_in(&rule.resources, words[1])
+                && rule.verbs.iter().any(|it| it == words[2])
+        })
+    };
+    let objects = objects(CHART, None, &[]);
+    let guard = named(&objects, "ValidatingAdmissionPolicy", "workspace-controller-user", None);
+    let asked = asked_rights(&guard.to_string());
+    assert_eq!(asked.len(), 12, "{asked:?}");
+    for right in asked {
+        assert!(has(&right.split(' ').collect::<Vec<_>>()), "{right}");
+    }
+}

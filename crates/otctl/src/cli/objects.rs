@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use clap_complete::engine::ArgValueCompleter;
 
+use super::before::Place;
 use super::{ClusterArgs, Format};
 use crate::completion;
 
@@ -33,6 +34,17 @@ pub struct ScopeArgs {
     /// Only objects with these labels, such as `lab=151,tier!=test`.
     #[arg(long, short = 'l', value_name = "SELECTOR")]
     pub selector: Option<String>,
+}
+
+impl ScopeArgs {
+    /// What of it says where.
+    pub(super) fn place(&mut self) -> Place<'_> {
+        Place {
+            cluster: Some(&mut self.cluster),
+            namespace: Some(&mut self.namespace),
+            all_namespaces: Some(&mut self.all_namespaces),
+        }
+    }
 }
 
 /// What to list, and how.
@@ -177,6 +189,17 @@ pub struct PlaceArgs {
     /// Namespace of objects that name none; without it that of the kubeconfig's context.
     #[arg(long, short, value_name = "NAMESPACE")]
     pub namespace: Option<String>,
+}
+
+impl PlaceArgs {
+    /// What of it says where.
+    pub(super) fn place(&mut self) -> Place<'_> {
+        Place {
+            cluster: Some(&mut self.cluster),
+            namespace: Some(&mut self.namespace),
+            all_namespaces: None,
+        }
+    }
 }
 
 /// Who checks without storing.

@@ -17,7 +17,7 @@ use otctl_types::condition::{READY, find};
 use otctl_types::{VMDiskImage, Workspace};
 use tracing_subscriber::EnvFilter;
 
-use crate::cli::LocalArgs;
+use crate::cli::{LocalArgs, QueueName};
 use crate::demo::chronicle::Chronicle;
 use crate::demo::lab;
 use crate::demo::peak::{History, Peak};
@@ -173,7 +173,7 @@ impl Stage {
             let created = images.create(&PostParams::default(), &scene.image(&self.server)).await;
             created.with_context(|| format!("image '{}' cannot be created", scene.name))?;
         }
-        let mut live = Live::open(&self.client).await?;
+        let mut live = Live::open(&self.client, Some(QueueName::Images)).await?;
         let ended = show_until_ended(&mut live, chronicle, &self.server, &self.scenes);
         tokio::time::timeout(OVER_WITHIN, ended)
             .await

@@ -61,20 +61,28 @@ fn once_each(mut found: Vec<Found>) -> Vec<Found> {
 
 /// How it ended, in words for a log that has nothing else.
 fn sentence(one: &Awaited, until: UntilArgs) -> Result<String, String> {
-    let (name, Standing { phase, reason, message, .. }) = (name(one), &one.standing);
-    let why = if reason.is_empty() { phase } else { reason };
+    let (name, why) = (name(one), why(&one.standing));
     match one.outcome {
         Some(Outcome::Reached) => Ok(format!("{name} {}", word(until.goal))),
-        Some(Outcome::Failed) => Err(format!("{name} has failed ({why}): {message}")),
+        Some(Outcome::Failed) => Err(format!("{name} has failed{why}")),
         Some(Outcome::Suspended) => {
             Err(format!("{name} is suspended, and is not waited for: otctl resume lets it go on"))
         }
-        Some(Outcome::Deleted) => Err(format!("{name} has failed: {message}")),
+        Some(Outcome::Deleted) => Err(format!("{name} has failed: {}", one.standing.message)),
         Some(Outcome::TimedOut) | None => {
             let timeout = timeout(until.timeout);
-            Err(format!("{name} was not {} {timeout} ({why}): {message}", word(until.goal)))
+            Err(format!("{name} was not {} {timeout}{why}", word(until.goal)))
         }
     }
+}
+
+/// Why it stands where it stands, as far as that was told: ` (SlotsBusy): waits for a slot`.
+fn why(standing: &Standing) -> String {
+    let Standing { phase, reason, message, .. } = standing;
+    let word = if reason.is_empty() { phase } else { reason };
+    let word = if word.is_empty() { String::new() } else { format!(" ({word})") };
+    let message = out::one_line(message);
+    if message.is_empty() { word } else { format!("{word}: {message}") }
 }
 
 fn name(one: &Awaited) -> String {
@@ -132,5 +140,33 @@ pub(super) fn exit_code(ended: &[Awaited]) -> ExitCode {
         None | Some(Outcome::Reached) => ExitCode::SUCCESS,
         Some(Outcome::TimedOut) => ExitCode::from(TIMED_OUT),
         Some(Outcome::Suspended | Outcome::Failed | Outcome::Deleted) => ExitCode::from(FAILED),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kind::Verdict;
+    use crate::progress::Progress;
+
+    #[track_caller]
+    fn check((phase, reason, message): (&str, &str, &str), expected: &str) {
+        let standing = Standing {
+            verdict: Verdict::Going,
+            phase: phase.to_owned(),
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+            progress: Progress::default(),
+        };
+        assert_eq!(why(&standing), expected);
+    }
+
+    #[test]
+    fn the_last_that_was_told_is_told_in_one_line() {
+        check(("Queued", "SlotsBusy", "waits for a slot"), " (SlotsBusy): waits for a slot");
+        check(("Unseen", "", "not looked at yet"), " (Unseen): not looked at yet");
+        check(("Queued", "SlotsBusy", ""), " (SlotsBusy)");
+        check(("", "", ""), "");
+        check(("Failed", "Crashed", "exit code 3:\nno file\n"), " (Crashed): exit code 3: no file");
     }
 }

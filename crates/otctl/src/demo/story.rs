@@ -163,13 +163,13 @@ impl Story {
             position: None,
             phase,
             reason: reason.cloned().unwrap_or_default(),
+            message: String::new(),
             progress: self.progress().unwrap_or_default(),
         })
     }
 
     fn progress(&self) -> Option<Progress> {
-        let (ready, all) = self.status()?.ready_parts.as_deref()?.split_once('/')?;
-        Some(Progress::of_parts(ready.parse().ok()?, all.parse().ok()?))
+        Progress::of_told_parts(self.status()?.ready_parts.as_deref()?)
     }
 
     fn status(&self) -> Option<&WorkspaceStatus> {

@@ -29,6 +29,8 @@ pub(crate) async fn show_until_ended(
         let table = counted_by(server, scenes, live.table());
         let story = chronicle.story();
         let mut picture = Picture::of(&table);
+        // The report at the end has the sentences.
+        picture.items.iter_mut().for_each(|item| item.message.clear());
         picture.items.extend(story.item());
         view.show(&picture);
         if has_ended(&table, scenes) && story.has_ended() {

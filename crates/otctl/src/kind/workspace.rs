@@ -49,9 +49,8 @@ impl Kind for Workspaces {
 
     /// How many parts are ready.
     fn progress(&self, object: &DynamicObject) -> Progress {
-        let parts = object.data["status"]["readyParts"].as_str().and_then(|it| it.split_once('/'));
-        let counts = parts.and_then(|(ready, all)| Some((ready.parse().ok()?, all.parse().ok()?)));
-        counts.map(|(ready, all)| Progress::of_parts(ready, all)).unwrap_or_default()
+        let told = object.data["status"]["readyParts"].as_str();
+        told.and_then(Progress::of_told_parts).unwrap_or_default()
     }
 
     /// It goes on by itself whenever the cause goes; what can be asked again is an image that has failed.

@@ -3,7 +3,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::core::ObjectMeta;
 use otctl_types::diskimage::{Attempt, OpenAttempt, Progress};
 use otctl_types::import::{ImageFormat, SourceFacts};
-use otctl_types::queue::ActiveEntry;
 use otctl_types::{AdmissionQueueSpec, VMDiskImageSpec};
 
 use super::*;
@@ -170,7 +169,7 @@ fn those_that_are_held_back_wait_all_the_same() {
     let table = table(Some(&queue(0, vec![])), &images, noon());
     let names: Vec<_> = table.images.iter().map(|row| (row.name.as_str(), row.position)).collect();
     assert_eq!(names, [("c", Some(1)), ("a", None), ("b", None)]);
-    assert_eq!(table.waiting, 3);
+    assert_eq!(table.counts.waiting, 3);
 }
 
 #[test]
@@ -206,13 +205,19 @@ fn what_has_ended_or_is_suspended_has_no_position() {
 fn counts_are_of_the_whole_queue_and_rows_of_what_was_asked_for() {
     let images = [image("a", 0), image("b", 1)].map(Arc::new);
     let table = table(Some(&queue(0, vec![])), &images, noon()).only(|row| row.name == "b");
-    assert_eq!((table.waiting, table.images.len(), table.images[0].position), (2, 1, Some(2)));
+    assert_eq!(
+        (table.counts.waiting, table.images.len(), table.images[0].position),
+        (2, 1, Some(2))
+    );
 }
 
 #[test]
 fn a_cluster_without_a_queue_shows_its_images() {
     let table = table(None, &[Arc::new(image("a", 0))], noon());
-    assert_eq!((table.limit, table.active, table.images[0].position), (None, 0, Some(1)));
+    assert_eq!(
+        (table.counts.limit, table.counts.active, table.images[0].position),
+        (None, 0, Some(1))
+    );
 }
 
 #[test]

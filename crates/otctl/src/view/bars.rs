@@ -55,10 +55,15 @@ fn draw(bar: &ProgressBar, item: &Item, width: usize) {
     let total = item.progress.total.unwrap_or(0).max(1);
     bar.set_length(total);
     bar.set_position(item.progress.done.unwrap_or(0).min(total));
+    bar.set_message(words(item));
+}
+
+/// How far it is and why, the sentence last: what a terminal has no room for is cut off.
+fn words(item: &Item) -> String {
     let words = [item.progress.text.clone(), item.attempt(), item.reason.clone()];
-    bar.set_message(
-        words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(", "),
-    );
+    let words: Vec<_> = words.into_iter().filter(|word| !word.is_empty()).collect();
+    let told = [words.join(", "), item.message.clone()];
+    told.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": ")
 }
 
 fn style(template: &str) -> ProgressStyle {

@@ -51,6 +51,15 @@ fn what_is_told_of_the_present_spec_decides() {
 }
 
 #[test]
+fn what_is_shown_has_the_sentence_beside_the_word() {
+    let mut one = awaited();
+    let mut told = image(FIRST, 2, &[]);
+    told.data["status"]["message"] = json!("attempt 1 failed:\n  no such file");
+    one.take(Ok(Some(told)), Goal::Ready);
+    assert_eq!(item(&one).message, "attempt 1 failed: no such file");
+}
+
+#[test]
 fn one_that_is_suspended_is_not_waited_for() {
     let mut held = image(FIRST, 2, &[]);
     held.data["spec"]["suspend"] = json!(true);

@@ -42,7 +42,7 @@ fn kubectl_finds_it_as_a_sub_command() {
     let mut kubectl = Command::new(&programs[&Program::Kubectl]);
     let help =
         stdout(&kubectl.args(["otctl", "--help"]).env("PATH", directory.path()).output().unwrap());
-    assert!(help.contains("Usage: kubectl otctl <COMMAND>"), "{help}");
+    assert!(help.contains("Usage: kubectl otctl [OPTIONS] <COMMAND>"), "{help}");
 }
 
 #[test]

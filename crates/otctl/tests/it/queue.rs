@@ -3,18 +3,19 @@
 use std::path::Path;
 use std::process::Stdio;
 
-use kube::api::{Patch, PatchParams, PostParams};
-use kube::{Api, Client, ResourceExt as _};
+use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::GroupVersionKind;
+use kube::{Api, Client, ResourceExt};
 use local_cluster::{LocalCluster, Options};
 use otctl_types::diskimage::AccessMode;
-use otctl_types::{AdmissionQueue, AdmissionQueueSpec, VMDiskImage, VMDiskImageSpec};
+use otctl_types::{AdmissionQueue, AdmissionQueueSpec, VMDiskImage, VMDiskImageSpec, Workspace};
 use policy::Policy;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use crate::stage::PATIENCE;
+use crate::stage::{PATIENCE, until};
 use crate::{otctl, stdout};
 
 /// A cluster with the kinds, the ledger and a few images.
@@ -55,18 +56,32 @@ impl Lab {
         image
     }
 
-    async fn ledger(&self, holder: &VMDiskImage) {
+    async fn workspace(&self, name: &str, status: Value) -> Workspace {
+        let workspaces: Api<Workspace> = Api::all(self.client.clone());
+        let workspace = serde_json::from_value(json!({
+            "apiVersion": "pelotech.ot/v1alpha1", "kind": "Workspace", "metadata": {"name": name},
+            "spec": {"containers": [{"name": "web", "image": "example.com/web:1"}]},
+        }));
+        let workspace =
+            workspaces.create(&PostParams::default(), &workspace.unwrap()).await.unwrap();
+        let patch = Patch::Merge(json!({"status": status}));
+        workspaces.patch_status(name, &PatchParams::default(), &patch).await.unwrap();
+        workspace
+    }
+
+    /// A ledger with one slot, and who holds it.
+    async fn ledger(&self, name: &str, holder: &impl ResourceExt) {
         let queues: Api<AdmissionQueue> = Api::all(self.client.clone());
-        let queue = AdmissionQueue::new("vmdiskimages", AdmissionQueueSpec::default());
+        let queue = AdmissionQueue::new(name, AdmissionQueueSpec::default());
         queues.create(&PostParams::default(), &queue).await.unwrap();
-        let policy = Policy { concurrency: 1, ..Policy::default() };
+        let policy = Policy { concurrency: 1, workspace_concurrency: 1, ..Policy::default() };
         let entry = json!({
-            "namespace": "default", "name": holder.name_any(), "uid": holder.uid(), "attempt": 1, "ticket": "1",
-            "since": "2026-05-01T12:00:00Z",
+            "namespace": holder.namespace().unwrap_or_default(), "name": holder.name_any(),
+            "uid": holder.uid(), "attempt": 1, "ticket": "1", "since": "2026-05-01T12:00:00Z",
         });
         let status = json!({"limit": 1, "active": [entry], "policy": policy.to_entries()});
         let patch = Patch::Merge(json!({"status": status}));
-        queues.patch_status("vmdiskimages", &PatchParams::default(), &patch).await.unwrap();
+        queues.patch_status(name, &PatchParams::default(), &patch).await.unwrap();
     }
 }
 
@@ -110,6 +125,7 @@ async fn positions_are_computed_from_the_objects() {
     populate(&lab).await;
     expect_rows(&lab);
     expect_lines(&lab);
+    expect_both_queues(&lab).await;
     expect_to_be_told_when_it_is_followed_into_the_end_of(lab).await;
 }
 
@@ -150,7 +166,7 @@ async fn populate(lab: &Lab) {
     let active =
         json!({"phase": "Syncing", "ticket": "1", "openAttempt": open, "progress": progress});
     let holder = lab.image("first", active).await;
-    lab.ledger(&holder).await;
+    lab.ledger("vmdiskimages", &holder).await;
 }
 
 fn expect_rows(lab: &Lab) {
@@ -178,6 +194,95 @@ fn expect_lines(lab: &Lab) {
     assert!(is_told && !tree.contains("Not shown"), "{tree}");
     let elsewhere = lab.run(&["queue", "--once", "-n", "other"]);
     assert!(elsewhere.contains("3 waiting") && !elsewhere.contains("second"), "{elsewhere}");
+}
+
+/// One workspace that starts, one that waits for its turn, and one that waits for an image.
+async fn expect_both_queues(lab: &Lab) {
+    let of_images = lab.run(&["queue", "--once"]);
+    let alone = lab.run(&["queue", "workspaces", "--once"]);
+    assert!(alone.starts_with("0 of ? active, 0 waiting\n"), "{alone}");
+    let waits = |ticket: &str, reason: &str, message: &str| {
+        let condition = |kind: &str| {
+            json!({"type": kind, "status": "False", "reason": reason, "message": message,
+                "lastTransitionTime": "2026-05-01T12:00:00Z"})
+        };
+        json!({"phase": "Provisioning", "namespace": "labs", "ticket": ticket, "message": message,
+            "conditions": [condition("Admitted"), condition("Ready")], "readyParts": "0/1"})
+    };
+    lab.workspace("held", waits("0", "AwaitingImages", "an image is waited for")).await;
+    lab.workspace("next", waits("2", "SlotsBusy", "waits for a slot")).await;
+    let open = json!({"phase": "Provisioning", "ticket": "1", "readyParts": "0/1",
+        "openTurn": {"number": 1, "since": "2026-05-01T12:00:00Z"}});
+    let holder = lab.workspace("starts", open).await;
+    lab.ledger("workspaces", &holder).await;
+
+    let text = lab.run(&["queue", "--once"]);
+    let (images, workspaces) = text.split_once("\n\n").unwrap();
+    assert_eq!(images, format!("vmdiskimages: {}", of_images.trim_end()));
+    assert!(workspaces.starts_with("workspaces: 1 of 1 active, 2 waiting\n"), "{text}");
+    assert!(workspaces.contains("waits for a slot"), "{text}");
+    assert_eq!(lab.run(&["queue", "images", "--once", "-A"]), of_images);
+    expect_rows_of_workspaces(lab);
+    expect_what_may_be_seen(lab).await;
+}
+
+fn expect_rows_of_workspaces(lab: &Lab) {
+    let all: Value = serde_json::from_str(&lab.run(&["queue", "-o", "json"])).unwrap();
+    assert_eq!((&all["active"], &all["workspaces"]["active"]), (&json!(1), &json!(1)));
+    let one: Value = serde_json::from_str(&lab.run(&["queue", "ws", "-o", "json"])).unwrap();
+    assert_eq!(one, json!({"workspaces": all["workspaces"]}));
+    let rows = one["workspaces"]["workspaces"].as_array().unwrap();
+    let places: Vec<_> =
+        rows.iter().map(|row| json!([row["name"], row["position"], row["reason"]])).collect();
+    let expected = json!([
+        ["starts", null, "Admitted"],
+        ["next", 1, "SlotsBusy"],
+        ["held", null, "AwaitingImages"],
+    ]);
+    assert_eq!(json!(places), expected);
+    assert_eq!(rows[0]["activeSince"], "2026-05-01T12:00:00Z");
+}
+
+/// Whoever may see one of the queues sees that one, and is told what is missing.
+async fn expect_what_may_be_seen(lab: &Lab) {
+    let (name, client) = ("looker", &lab.client);
+    let parts = [
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": "default"}}),
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name},
+            "rules": [{"apiGroups": ["pelotech.ot"], "resources": ["workspaces", "admissionqueues"],
+                "verbs": ["get", "list", "watch"]}]}),
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": "default"}]}),
+    ];
+    apply(client, &parts).await;
+    let access = lab.cluster.service_account_kubeconfig("default", name).await.unwrap();
+    let ran = |arguments: &[&str]| {
+        otctl().args(arguments).arg("--kubeconfig").arg::<&Path>(&access).output().unwrap()
+    };
+    let output = until("the rights are there", async || {
+        Some(ran(&["queue", "--once"])).filter(|output| output.status.success())
+    })
+    .await;
+    let [out, err] = [output.stdout, output.stderr].map(|it| String::from_utf8(it).unwrap());
+    assert!(out.starts_with("1 of 1 active, 2 waiting\n"), "{out}");
+    assert!(err.starts_with("not shown: VMDiskImages cannot be listed: "), "{err}");
+    let refused = ran(&["queue", "vmdiskimages", "--once"]);
+    assert_eq!(refused.status.code(), Some(1));
+}
+
+async fn apply(client: &Client, parts: &[Value]) {
+    for part in parts {
+        let object: DynamicObject = serde_json::from_value(part.clone()).unwrap();
+        let types = object.types.clone().unwrap();
+        let resource = ApiResource::from_gvk(&GroupVersionKind::try_from(&types).unwrap());
+        let api: Api<DynamicObject> = match object.namespace() {
+            Some(namespace) => Api::namespaced_with(client.clone(), &namespace, &resource),
+            None => Api::all_with(client.clone(), &resource),
+        };
+        let params = PatchParams::apply("test").force();
+        api.patch(&object.name_any(), &params, &Patch::Apply(&object)).await.unwrap();
+    }
 }
 
 /// What stands there stays there, and is not taken for what is the case now.

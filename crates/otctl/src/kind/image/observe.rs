@@ -152,7 +152,7 @@ impl Facts {
                 == (Some(namespace), Some(name))
         };
         let row = table.images.iter().find(|row| is_this(&row.namespace, &row.name));
-        self.place = row.map(|row| Place { position: row.position, waiting: table.waiting });
+        self.place = row.map(|row| Place { position: row.position, waiting: table.counts.waiting });
     }
 
     async fn find_events(&mut self, cluster: &Cluster) {

@@ -118,15 +118,35 @@ impl Teller<'_> {
         Node::new(title)
             .notes(self.unsaid(report.message.as_ref()))
             .notes(revision)
-            .notes(service(report.service.as_ref()))
+            .notes(self.reached(&report.name, report.service.as_ref()))
             .parts(self.pods(&report.name))
     }
 
     fn container(&self, report: &ContainerReport) -> Node {
         Node::new(format!("Container {}: {}", report.name, report.status.as_str()))
             .notes(self.unsaid(report.message.as_ref()))
-            .notes(service(report.service.as_ref()))
+            .notes(self.reached(&report.name, report.service.as_ref()))
             .parts(self.pods(&report.name))
+    }
+
+    /// By which names: pods of the workspace find the entry by its own, everybody by that of its Service. A Service
+    /// without ports has no address, so that the entry's own name leads nowhere.
+    fn reached(&self, entry: &str, service: Option<&String>) -> Option<String> {
+        let service = service?;
+        Some(if self.serves_ports(entry) {
+            format!("reached as {entry} (Service {service})")
+        } else {
+            format!("reached as Service {service}")
+        })
+    }
+
+    fn serves_ports(&self, entry: &str) -> bool {
+        let spec = &self.facts.workspace.spec;
+        let machine = spec.virtual_machines.iter().find(|it| it.name == entry);
+        let instance = machine.and_then(|it| it.spec.instance.as_ref());
+        let container = spec.containers.iter().find(|it| it.name == entry);
+        instance.is_some_and(|it| !it.ports.is_empty())
+            || container.is_some_and(|it| !it.ports.is_empty())
     }
 
     /// What stands on top of the tree is not told again.
@@ -145,10 +165,6 @@ impl Teller<'_> {
         let unread = &self.facts.unread;
         (!unread.is_empty()).then(|| Node::new("Not shown").notes(unread.iter().cloned()))
     }
-}
-
-fn service(name: Option<&String>) -> Option<String> {
-    name.map(|name| format!("reached as {name}"))
 }
 
 fn pod(pod: &Pod) -> Node {

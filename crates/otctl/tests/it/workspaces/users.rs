@@ -167,7 +167,7 @@ async fn each_part_needs_the_right_to_make_such_a_part() {
         // Each image that it names and another Workspace has made goes with it, if it is the last.
         (
             with(machine(json!({})), "imageRetention", json!("Delete")),
-            Some("delete vmdiskimages in"),
+            Some("at its end: ask for that right, or set imageRetention to Retain"),
         ),
         (json!({"imageRetention": "Delete"}), None),
     ] {
@@ -215,7 +215,9 @@ async fn an_edit_and_a_deletion_are_asked_for_their_rights_too() {
 
     let delete = DeleteParams::default();
     let told = refusal(workspaces(&bob).delete("edited", &delete).await);
-    assert!(told.contains("bob may not delete deployments in namespace labs"), "{told}");
+    let sentence = "bob may not delete deployments in namespace labs, and what this Workspace has made there goes with it: \
+                    ask for that right, or have it deleted by somebody who has it";
+    assert!(told.ends_with(sentence), "{told}");
     refusal(workspaces(&bob).delete_collection(&delete, &ListParams::default()).await);
     workspaces(&ada).delete("edited", &delete).await.unwrap();
 }

@@ -18,7 +18,7 @@ fn facts(status: Value) -> Facts {
         "metadata": {"name": "lab", "uid": "u", "generation": 1},
         "spec": {
             "virtualMachines": [{"name": "db", "spec": {"VMDiskImageName": "debian"}}],
-            "containers": [{"name": "api", "image": "registry/api:1"}],
+            "containers": [{"name": "api", "image": "registry/api:1", "ports": [{"containerPort": 80}]}],
             "network": {"isolate": true, "dns": true},
         },
     });
@@ -113,9 +113,9 @@ Workspace lab: Provisioning (Degraded), 1 of 2 parts
 ├─ Network: isolated by NetworkPolicy 'lab--network'
 ├─ Virtual machine db: image 'debian' Succeeded
 │     revision r1
-│     reached as lab--db
+│     reached as Service lab--db
 ├─ Container api: Degraded
-│  │  reached as lab--api
+│  │  reached as api (Service lab--api)
 │  └─ pod lab--api-1: Running, 0/1 ready, 4 restarts
 │        CrashLoopBackOff back-off 40s
 └─ Conditions

@@ -38,6 +38,7 @@ async fn what_ends_a_workspace_or_keeps_its_parts_asks_as_its_deletion_does() {
     ] {
         let told = refusal(edit(&bob, "kept", &patch).await);
         assert!(told.contains("bob may not delete deployments in namespace labs"), "{told}");
+        assert!(told.ends_with("or leave those as they are"), "{told}");
         workspaces(&ada).patch("kept", &dry(), &Patch::Merge(&patch)).await.unwrap();
     }
     for status in [json!({"namespace": EXAMS}), json!({"lastTurn": 7})] {
@@ -46,6 +47,7 @@ async fn what_ends_a_workspace_or_keeps_its_parts_asks_as_its_deletion_does() {
         let told = workspaces(&bob).patch_status("kept", &params, &Patch::Merge(&patch)).await;
         let told = refusal(told);
         assert!(told.contains("bob may not create deployments in"), "{patch}: {told}");
+        assert!(told.ends_with("or leave the status to the controller"), "{patch}: {told}");
     }
     // The other way about, a status is no way to the metadata.
     let mut both = metadata("ownerReferences", json!([lost_owner()]));
@@ -76,6 +78,7 @@ async fn an_edit_that_takes_a_part_away_needs_the_right_to_delete_such_a_part() 
         let patch = json!({"spec": spec});
         let told = refusal(edit(&eve, "shrinking", &patch).await);
         assert!(told.contains(&format!("eve may not delete {what} in namespace labs")), "{told}");
+        assert!(told.ends_with("ask for that right, or leave the Workspace as it is"), "{told}");
         workspaces(&ada).patch("shrinking", &dry(), &Patch::Merge(&patch)).await.unwrap();
     }
     let three = json!({"containers": [container("web"), container("api"), container("third")]});
