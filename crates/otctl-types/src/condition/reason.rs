@@ -111,7 +111,7 @@ pub enum Reason {
     ImageNotFound,
     /// A disk image is being deleted; it is made anew when it is gone and the entry has an `image`.
     ImageTerminating,
-    /// The disk image is there, but not the revision that `revision` pins.
+    /// The disk image is there, but not the revision that `revision` pins, or its machine's disk was made from another one.
     RevisionNotFound,
     /// The namespace does not exist.
     NamespaceNotFound,
@@ -141,7 +141,8 @@ pub enum Reason {
     // Workspaces: final.
     /// A disk image that is needed has failed.
     ImageFailed,
-    /// There is a disk image of that name with another source than `image` of the entry.
+    /// There is a disk image of that name with another source than `image` of the entry, or its machine's disk was made from
+    /// another one.
     ImageDiffers,
     /// The namespace is not one that the controller's chart lists.
     NamespaceNotAllowed,
