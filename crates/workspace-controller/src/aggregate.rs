@@ -151,6 +151,13 @@ fn count(entry: &Container, status: &DeploymentStatus, pods: &[Arc<Pod>]) -> Str
     }
 }
 
+/// All that are asked for are ready, and there are more of the same: nothing is lost with those.
+fn surplus(status: &DeploymentStatus, asked: i32) -> Option<Part> {
+    let (all, updated) = (status.replicas.unwrap_or(0), status.updated_replicas.unwrap_or(0));
+    let is_surplus = all == updated && all > asked && status.available_replicas >= Some(asked);
+    is_surplus.then(|| Part::changing(format!("{} pods more than asked for end", all - asked)))
+}
+
 /// Nothing is wrong with any pod, and not all are ready.
 fn waiting(
     entry: &Container,
@@ -160,6 +167,9 @@ fn waiting(
 ) -> Part {
     let status = deployment.status.clone().unwrap_or_default();
     let (asked, count) = (entry.replicas, count(entry, &status, pods));
+    if let Some(surplus) = surplus(&status, asked) {
+        return surplus;
+    }
     let progress = condition(&status, "Progressing");
     let is_late = progress.is_some_and(|it| it.status == "False");
     let was_complete =

@@ -60,6 +60,17 @@ fn it_runs_when_as_many_pods_as_asked_for_are_ready_and_of_the_last_spec() {
 }
 
 #[test]
+fn pods_beyond_those_asked_for_are_no_loss() {
+    let scaled = || deployment(1).seen(2).pods(3, 3, 3);
+    let told = (Progressing, Reason::Progressing, "2 pods more than asked for end");
+    check(scaled(), [], told);
+    let settled = scaled().says("Progressing", "True", "NewReplicaSetAvailable", "");
+    check(settled, [pod("a").runs(true), pod("b").runs(true), pod("c").runs(true)], told);
+    let too_few = (Progressing, Reason::Progressing, "0 of 1 pods are ready");
+    check(deployment(1).seen(2).pods(3, 3, 0), [], too_few);
+}
+
+#[test]
 fn what_is_said_of_an_earlier_spec_counts_for_nothing() {
     let late = (Progressing, Reason::Progressing, "the last change has not been taken up yet");
     check(deployment(2).seen(1).pods(2, 2, 2), [], late);

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use local_cluster::Options;
@@ -95,6 +95,69 @@ async fn a_namespace_goes_with_twenty_workspaces_in_it_and_those_elsewhere_go_on
     .await;
     // With the namespace go the rights in it.
     labs.finish_but(|entry| entry.namespace == EXAMS).await;
+}
+
+/// Its finalizers are taken off by hand, as people do with one that does not end: what is in it stays, in no namespace.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_namespace_that_is_forced_away_keeps_no_workspace() {
+    let mut labs = Labs::set(&POLICY, Options::default()).await;
+    labs.start();
+    for name in ["goes", "stays"] {
+        labs.create(name, container(EXAMS, "example.com/web:1")).await;
+        labs.is(name, Phase::Ready).await;
+    }
+    let pods: Api<Pod> = Api::namespaced(labs.stage.client.clone(), EXAMS);
+    let held: Vec<String> = pods
+        .list(&ListParams::default())
+        .await
+        .unwrap()
+        .items
+        .iter()
+        .map(|pod| pod.name_any())
+        .collect();
+    assert_eq!(held.len(), 2);
+    for pod in &held {
+        finalizers_of(&pods, pod, json!(["example.com/hold"])).await;
+    }
+    namespaces(&labs).delete(EXAMS, &DeleteParams::default()).await.unwrap();
+    labs.says("stays", READY, "NamespaceTerminating").await;
+    until("every pod is to end", async || {
+        let all = pods.list(&ListParams::default()).await.unwrap().items;
+        all.iter().all(|pod| pod.metadata.deletion_timestamp.is_some()).then_some(())
+    })
+    .await;
+    force_away(&labs).await;
+    assert!(namespaces(&labs).get_opt(EXAMS).await.unwrap().is_none());
+    labs.says("stays", READY, "NamespaceNotFound").await;
+    labs.delete("goes").await;
+    labs.is_gone("goes").await;
+    let left = pods.list(&ListParams::default()).await.unwrap().items;
+    assert_eq!(left.len(), held.len(), "they outlived their namespace");
+    for pod in &held {
+        finalizers_of(&pods, pod, json!(null)).await;
+    }
+    until("the pods are gone", async || {
+        pods.list(&ListParams::default()).await.unwrap().items.is_empty().then_some(())
+    })
+    .await;
+    installation::apply(&labs.stage.client, Policy::new(), &[LABS, EXAMS]).await.unwrap();
+    labs.stage.policy(&POLICY).await;
+    labs.is("stays", Phase::Ready).await;
+    labs.delete("stays").await;
+    labs.is_gone("stays").await;
+    labs.finish_but(|entry| entry.namespace == EXAMS).await;
+}
+
+async fn finalizers_of(pods: &Api<Pod>, pod: &str, finalizers: Value) {
+    let patch = Patch::Merge(json!({"metadata": {"finalizers": finalizers}}));
+    pods.patch(pod, &PatchParams::default(), &patch).await.unwrap();
+}
+
+async fn force_away(labs: &Labs) {
+    let mut namespace = namespaces(labs).get(EXAMS).await.unwrap();
+    namespace.spec.get_or_insert_default().finalizers = None;
+    let params = PostParams::default();
+    namespaces(labs).replace_subresource("finalize", EXAMS, &params, &namespace).await.unwrap();
 }
 
 fn container(namespace: &str, image: &str) -> Value {
