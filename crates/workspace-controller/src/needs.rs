@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource, ResourceExt};
 use otctl_kit::cluster::Target;
@@ -114,6 +115,21 @@ impl Needs {
         Some(Origin { image: image.unwrap_or_else(|| named.clone()), revision })
     }
 
+    /// Whether something else has the name of a child of that entry.
+    pub fn is_taken(&self, workspace: &Workspace, entry: &str) -> bool {
+        let name = kin::child_name(workspace, entry);
+        let is_claim = |claim: &str| {
+            kin::entry_of_claim(workspace, claim).is_some_and(|machine| machine.name == entry)
+        };
+        let mut foreign = self.foreign.iter().filter(|target| !is_policy(target));
+        foreign.any(|target| target.name == name || is_claim(&target.name))
+    }
+
+    /// Whether something else has the name of the network policy.
+    pub fn is_policy_taken(&self) -> bool {
+        self.foreign.iter().any(is_policy)
+    }
+
     /// Why a name is not free.
     pub fn conflict(&self) -> Option<Lack> {
         let first = self.foreign.first()?;
@@ -165,6 +181,10 @@ impl Needs {
         foreign.extend(strangers.of(&views.machines, &wanted.machines));
         foreign
     }
+}
+
+fn is_policy(target: &Target) -> bool {
+    target.resource.kind == NetworkPolicy::kind(&())
 }
 
 /// Its next turn would have a number that the API server refuses, of the ledger as a whole: nobody would be admitted.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::{Resource, ResourceExt};
 use otctl_types::Workspace;
 use otctl_types::condition::{Reason, message};
@@ -18,7 +19,7 @@ use crate::aggregate::{self, Part};
 use crate::children::{self, Facts};
 use crate::images::{Disk, Lack, Origin};
 use crate::isolation;
-use crate::kin;
+use crate::kin::{self, Whose};
 use crate::machines::VirtualMachine;
 use crate::parts;
 use crate::workspace::observe::Observed;
@@ -191,6 +192,19 @@ impl Observed {
     /// The claim of an entry.
     pub fn claim(&self, entry: &str) -> Option<&PersistentVolumeClaim> {
         self.needs.claim(self.workspace.as_ref()?, entry)
+    }
+
+    /// The workspace's own network policy.
+    pub fn own_policy(&self) -> Option<&NetworkPolicy> {
+        let workspace = self.workspace.as_ref()?;
+        let name = kin::policy_name(workspace);
+        let found = self.networks.iter().find(|policy| policy.name_any() == name)?;
+        (kin::whose(&found.metadata, workspace) != Whose::Foreign).then_some(&**found)
+    }
+
+    /// Whether something else has the name of a child of an entry.
+    pub fn is_taken(&self, entry: &str) -> bool {
+        self.workspace.as_ref().is_some_and(|workspace| self.needs.is_taken(workspace, entry))
     }
 
     /// Whether something was made for an entry.

@@ -131,7 +131,7 @@ impl Pass<'_> {
         let mut memory = self.workspace.status.clone().unwrap_or_default();
         let names: Vec<String> = parts::names(self.workspace).map(str::to_owned).collect();
         memory.started_parts.retain(|name| names.contains(name));
-        if let Some(number) = verdict::held(self.observed) {
+        if let Some(number) = self.observed.held() {
             memory.last_turn = Some(number);
         }
         if !verdict.keeps_turn() {
@@ -184,7 +184,7 @@ impl Pass<'_> {
 
     /// The first pod to be late; soon, when the last one is gone from the view and not for the API server.
     fn next_of_departure(&self) -> Next {
-        if works::awaits_last_pod(self.observed) && !self.observed.are_pods_gone {
+        if self.observed.awaits_last_pod() && !self.observed.are_pods_gone {
             return Next::At(self.now.checked_add(LOOK_AGAIN).unwrap_or(Timestamp::MAX));
         }
         let late = self.observed.pods.iter().filter_map(|pod| overdue_at(pod));

@@ -17,7 +17,7 @@ use otctl_types::queue::{ActiveEntry, AdmissionQueueStatus};
 use otctl_types::{VMDiskImage, Workspace};
 use policy::{Policy, Ticket};
 
-use super::{Reconciler, works};
+use super::Reconciler;
 use crate::config::Site;
 use crate::grounds::Ground;
 use crate::images;
@@ -87,11 +87,11 @@ impl Reconciler {
     pub(super) async fn look(&self, key: &Key) -> Result<Observed, ApiError> {
         let workspace = self.views.workspaces.get(key);
         let mut observed = self.seen(workspace.as_ref());
-        if works::makes_anything(&observed) || works::takes_leave(&observed) {
+        if observed.asks_for_ground() {
             let grounds = &self.views.grounds;
             observed.ground = grounds.ask(&self.reader, &observed.namespace).await?;
         }
-        if works::awaits_last_pod(&observed) {
+        if observed.awaits_last_pod() {
             observed.are_pods_gone = self.are_pods_gone(&observed).await?;
         }
         Ok(observed)
@@ -187,6 +187,19 @@ impl Observed {
     pub fn has_finalizer(&self) -> bool {
         let finalizers = self.workspace.iter().flat_map(|workspace| workspace.finalizers());
         finalizers.into_iter().any(|finalizer| finalizer == WORKSPACE_FINALIZER)
+    }
+
+    /// Whether a turn is open, as is on record.
+    pub fn has_open_turn(&self) -> bool {
+        let status = self.workspace.as_ref().and_then(|workspace| workspace.status.as_ref());
+        status.is_some_and(|status| status.open_turn.is_some())
+    }
+
+    /// The number of the slot that is held and was not used yet.
+    pub fn held(&self) -> Option<i64> {
+        let status = self.workspace.as_ref()?.status.as_ref();
+        let last = status.and_then(|status| status.last_turn).unwrap_or(0);
+        self.entry.as_ref().map(|entry| entry.attempt).filter(|number| *number > last)
     }
 
     /// Whether the controller's chart lists the namespace.

@@ -13,7 +13,6 @@ use otctl_types::workspace::{NetworkReport, Phase, Resources, WorkspaceStatus};
 
 use super::observe::Observed;
 use super::verdict::{self, Verdict, Wait};
-use super::works;
 use crate::images::{Disk, Lack};
 use crate::isolation;
 use crate::needs::no_kubevirt;
@@ -151,7 +150,7 @@ impl Sight<'_> {
                 "network.isolate is false: whatever the cluster lets through reaches the parts";
             return Finding::new(true, Reason::NotIsolated, message);
         }
-        let Some(own) = works::own_policy(self.observed) else {
+        let Some(own) = self.observed.own_policy() else {
             let why = self.admitted();
             let reason = if why.reason == Reason::Admitted { Reason::Creating } else { why.reason };
             return Finding::new(false, reason, "there is no network policy");
@@ -330,7 +329,7 @@ impl Sight<'_> {
     fn network(&self) -> NetworkReport {
         let finding = self.network_ready();
         NetworkReport {
-            policy: works::own_policy(self.observed).map(|policy| policy.name_any()),
+            policy: self.observed.own_policy().map(|policy| policy.name_any()),
             message: Some(condition::message(&finding.message))
                 .filter(|message| !message.is_empty()),
         }

@@ -110,11 +110,11 @@ pub fn judge(observed: &Observed, now: Timestamp) -> Verdict {
     if workspace.spec.suspended {
         return Verdict::Suspended;
     }
-    let is_open = workspace.status.as_ref().is_some_and(|status| status.open_turn.is_some());
+    let is_open = observed.has_open_turn();
     if parts::unstarted(workspace).next().is_none() {
         return if is_open { Verdict::Settling(Start::Ready) } else { Verdict::Tending };
     }
-    match (is_open, held(observed), obstacle(workspace, observed)) {
+    match (is_open, observed.held(), obstacle(workspace, observed)) {
         (true, _, Some(lack)) => Verdict::Yielding(lack),
         (true, _, None) => building(workspace, observed, now),
         (false, Some(number), None) => Verdict::Opening(number),
@@ -153,13 +153,6 @@ pub fn deadline(workspace: &Workspace, observed: &Observed) -> Option<Timestamp>
     let since = workspace.status.as_ref()?.open_turn.as_ref()?.since.0;
     let patience = SignedDuration::try_from(observed.policy.provisioning_timeout).ok()?;
     Some(since.checked_add(patience).unwrap_or(Timestamp::MAX))
-}
-
-/// The number of the slot that is held and was not used yet.
-pub fn held(observed: &Observed) -> Option<i64> {
-    let status = observed.workspace.as_ref()?.status.as_ref();
-    let last = status.and_then(|status| status.last_turn).unwrap_or(0);
-    observed.entry.as_ref().map(|entry| entry.attempt).filter(|number| *number > last)
 }
 
 /// Why the workspace cannot be acted on at all.

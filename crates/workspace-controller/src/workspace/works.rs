@@ -13,22 +13,18 @@ mod write;
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Service};
-use k8s_openapi::api::networking::v1::NetworkPolicy;
+use kube::ResourceExt;
 use kube::core::DynamicObject;
-use kube::{Resource, ResourceExt};
 use otctl_kit::cluster::{Target, erase};
 use otctl_kit::plan::{Action, Write};
 use otctl_types::Workspace;
 use otctl_types::condition::Reason;
 use otctl_types::workspace::{Container, VirtualMachine as MachineEntry};
 
-pub use self::departure::{awaits_last_pod, takes_leave};
-
 use self::departure::departure;
-
 use self::write::{bring_about, delete, establish_either, finalize, stays};
 use super::observe::Observed;
-use super::verdict::{self, Verdict};
+use super::verdict::Verdict;
 use crate::children::machine::Power;
 use crate::children::{self, Facts, service};
 use crate::grounds::Ground;
@@ -77,7 +73,7 @@ impl<'a> Works<'a> {
             workspace,
             observed,
             facts: observed.facts(workspace),
-            active: active.filter(|entry| !is_taken(workspace, observed, entry)).collect(),
+            active: active.filter(|entry| !observed.is_taken(entry)).collect(),
             is_stopped: workspace.spec.suspended,
         }
     }
@@ -107,7 +103,7 @@ impl<'a> Works<'a> {
 
     /// Whether what is written may make pods: not while their policy is missing and its name is somebody else's.
     fn may_run(&self, network: Option<&Write>) -> bool {
-        let is_guarded = own_policy(self.observed).is_some() || network.is_some_and(is_new);
+        let is_guarded = self.observed.own_policy().is_some() || network.is_some_and(is_new);
         !self.workspace.spec.network.isolate || self.is_stopped || is_guarded
     }
 
@@ -144,13 +140,13 @@ impl<'a> Works<'a> {
 
     /// Before the images, since it costs nothing, and long before any pod.
     fn network(&self) -> Option<Write> {
-        let own = own_policy(self.observed);
+        let own = self.observed.own_policy();
         if !self.workspace.spec.network.isolate {
             let own = own.filter(|own| stays(*own))?;
             return Some(delete(own, "it is not isolated any more"));
         }
         let runs = !self.active.is_empty() || self.observed.has_workloads();
-        let is_free = !self.observed.needs.foreign.iter().any(is_policy);
+        let is_free = !self.observed.needs.is_policy_taken();
         let wanted =
             (runs && is_free).then(|| children::network_policy::network_policy(&self.facts));
         bring_about(&wanted?, own, "its pods are to be isolated from the first moment")
@@ -263,14 +259,6 @@ impl<'a> Works<'a> {
     }
 }
 
-/// Whether something is to be made that is not there.
-pub fn makes_anything(observed: &Observed) -> bool {
-    let Some(workspace) = &observed.workspace else { return false };
-    // The time decides only when a turn is over, and makes nothing.
-    let verdict = verdict::judge(observed, jiff::Timestamp::MIN);
-    works(workspace, observed, &verdict).iter().any(is_new)
-}
-
 /// Whether a write makes something that is not there.
 pub fn is_new(write: &Write) -> bool {
     matches!(
@@ -299,26 +287,4 @@ pub fn changing(observed: &Observed, writes: &[Write]) -> Names {
     };
     let changed = applied.filter(is_another).map(Target::of).chain(stripped);
     changed.map(|target| (target.resource.kind, target.name)).collect()
-}
-
-/// The workspace's own network policy.
-pub fn own_policy(observed: &Observed) -> Option<&NetworkPolicy> {
-    let workspace = observed.workspace.as_ref()?;
-    let name = kin::policy_name(workspace);
-    let found = observed.networks.iter().find(|policy| policy.name_any() == name)?;
-    (kin::whose(&found.metadata, workspace) != kin::Whose::Foreign).then_some(&**found)
-}
-
-/// Whether something else has the name of a child of that entry.
-fn is_taken(workspace: &Workspace, observed: &Observed, entry: &str) -> bool {
-    let name = kin::child_name(workspace, entry);
-    let is_claim = |claim: &str| {
-        kin::entry_of_claim(workspace, claim).is_some_and(|machine| machine.name == entry)
-    };
-    let mut foreign = observed.needs.foreign.iter().filter(|target| !is_policy(target));
-    foreign.any(|target| target.name == name || is_claim(&target.name))
-}
-
-fn is_policy(target: &Target) -> bool {
-    target.resource.kind == NetworkPolicy::kind(&())
 }

@@ -6,7 +6,7 @@ use super::{Sight, because};
 use crate::kin;
 use crate::needs::no_kubevirt;
 use crate::parts;
-use crate::workspace::{verdict, works};
+use crate::workspace::verdict;
 
 impl Sight<'_> {
     /// What is made in this pass counts as made.
@@ -43,7 +43,7 @@ impl Sight<'_> {
         let making = |kind: &str, name: &str| {
             self.standing.making.contains(&(kind.to_owned(), name.to_owned()))
         };
-        let has_policy = works::own_policy(self.observed).is_some();
+        let has_policy = self.observed.own_policy().is_some();
         let is_child_made = |entry: &str, name: &str| {
             let service = self.observed.service(entry).is_some() || making("Service", name);
             let deployment = !wanted.deployments.contains(name)

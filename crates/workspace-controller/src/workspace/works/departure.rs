@@ -5,8 +5,8 @@ use kube::ResourceExt;
 use otctl_kit::plan::Write;
 use otctl_types::Workspace;
 
+use super::Works;
 use super::write::{delete, delete_after_pods, finalize, stays};
-use super::{Works, own_policy};
 use crate::kin::{self, Wanted};
 use crate::workspace::observe::Observed;
 
@@ -38,18 +38,6 @@ fn of_workloads(observed: &Observed, keep: &Wanted, because: &'static str) -> Ve
     writes
 }
 
-/// Whether a workspace is deleted, and its policy is to outlive its pods.
-pub fn takes_leave(observed: &Observed) -> bool {
-    let mut workspace = observed.workspace.iter();
-    let is_leaving = workspace.any(|workspace| workspace.metadata.deletion_timestamp.is_some());
-    is_leaving && observed.has_finalizer() && observed.is_served()
-}
-
-/// Whether nothing is seen of a workspace that goes any more but its policy.
-pub fn awaits_last_pod(observed: &Observed) -> bool {
-    takes_leave(observed) && observed.is_within_reach() && !observed.has_workloads()
-}
-
 /// The deletions of a workspace that goes: workloads and Services; when no pod is left, the policy, and the finalizer. In a
 /// namespace that is gone, or where the controller has no rights any more, it can see to nothing, and keeps nobody waiting.
 pub(super) fn departure(workspace: &Workspace, observed: &Observed) -> Vec<Write> {
@@ -62,7 +50,7 @@ pub(super) fn departure(workspace: &Workspace, observed: &Observed) -> Vec<Write
     let because = "its workspace is being deleted";
     let mut writes = of_workloads(observed, &Wanted::default(), because);
     if observed.are_pods_gone {
-        let policy = own_policy(observed).filter(|it| stays(*it));
+        let policy = observed.own_policy().filter(|it| stays(*it));
         writes.extend(policy.map(|it| delete(it, "the last pod is gone")));
         writes.push(finalize(workspace, false, "nothing is left that must not outlive its policy"));
     }
