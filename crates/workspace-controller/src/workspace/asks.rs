@@ -5,7 +5,6 @@
 use std::collections::BTreeSet;
 
 use otctl_types::Workspace;
-use otctl_types::workspace::VirtualMachine as MachineEntry;
 
 use super::observe::Observed;
 use crate::grounds::Ground;
@@ -43,9 +42,7 @@ impl Observed {
         let due = self.due(workspace);
         self.ground == Ground::Firm
             && is_allowed
-            && (self.lacks_policy(workspace, &due)
-                || self.lacks_child(workspace, &due)
-                || self.lacks_image(workspace, &due))
+            && (self.lacks_child(&due) || self.lacks_image(workspace, &due))
     }
 
     /// The entries that are kept as they should be. What waits in line, or is at rest, is left alone.
@@ -54,29 +51,20 @@ impl Observed {
         let has_turn = self.has_open_turn() || self.held().is_some();
         let is_stopped = |entry: &str| workspace.spec.suspended && self.has_child(entry);
         let is_due = |entry: &&str| {
-            (has_turn || started.contains(entry) || is_stopped(entry)) && !self.is_taken(entry)
+            (has_turn || started.contains(entry) || is_stopped(entry))
+                && !self.needs.family.is_taken(Some(entry))
         };
         parts::names(workspace).filter(is_due).collect()
     }
 
-    fn lacks_policy(&self, workspace: &Workspace, due: &BTreeSet<&str>) -> bool {
+    /// A name that is somebody else's is waited for.
+    fn lacks_child(&self, due: &BTreeSet<&str>) -> bool {
         let runs = !due.is_empty() || self.has_workloads();
-        let is_wanted = workspace.spec.network.isolate && runs;
-        is_wanted && !self.needs.is_policy_taken() && self.own_policy().is_none()
-    }
-
-    fn lacks_child(&self, workspace: &Workspace, due: &BTreeSet<&str>) -> bool {
-        let mut services = due.iter();
-        let mut containers = workspace.spec.containers.iter();
-        let mut machines = workspace.spec.virtual_machines.iter();
-        let lacks_machine = |entry: &MachineEntry| {
-            let name = &*entry.name;
-            let is_due = entry.spec.instance.is_some() && due.contains(name);
-            is_due && (self.claim(name).is_none() || self.machine(name).is_none())
-        };
-        services.any(|entry| self.service(entry).is_none())
-            || containers.any(|it| due.contains(&*it.name) && self.deployment(&it.name).is_none())
-            || (self.needs.has_kubevirt && machines.any(lacks_machine))
+        let mut family = self.needs.family.iter().filter(|child| {
+            let is_due = child.entry.as_deref().map_or(runs, |entry| due.contains(entry));
+            is_due && !child.is_taken && (self.needs.has_kubevirt || !child.kind.needs_kubevirt())
+        });
+        family.any(|child| !self.has(child))
     }
 
     /// Made for whoever names it, by the entry that says how.

@@ -19,6 +19,7 @@ use policy::{Policy, Ticket};
 
 use super::Reconciler;
 use crate::config::Site;
+use crate::family::ChildKind;
 use crate::grounds::Ground;
 use crate::images;
 use crate::kin;
@@ -105,7 +106,9 @@ impl Reconciler {
         let namespace = parts::namespace(subject, &self.site.settings);
         let queue = views.queue();
         let status = queue.as_ref().and_then(|queue| queue.status.as_ref());
-        let wanted = kin::of_children(subject);
+        let needs = Needs::seen(views, subject, &namespace);
+        let kinds = [ChildKind::Service, ChildKind::Deployment, ChildKind::VirtualMachine];
+        let [services, deployments, machines] = kinds.map(|kind| needs.family.names(kind));
         Observed {
             workspace: workspace.cloned(),
             site: self.site.clone(),
@@ -113,12 +116,12 @@ impl Reconciler {
             entry: ledger::entry(status, &uid).cloned(),
             hall: self.hall(status, subject),
             ground: views.grounds.known(&namespace),
-            needs: Needs::seen(views, subject, &namespace),
             former_images: self.former_images(subject, &namespace, &uid),
             networks: by_name(views.networks.all_in(&namespace)),
-            services: kin::ours(&views.services, subject, &namespace, &wanted.services),
-            deployments: kin::ours(&views.deployments, subject, &namespace, &wanted.deployments),
-            machines: kin::ours(&views.machines, subject, &namespace, &wanted.machines),
+            services: kin::ours(&views.services, subject, &namespace, &services),
+            deployments: kin::ours(&views.deployments, subject, &namespace, &deployments),
+            machines: kin::ours(&views.machines, subject, &namespace, &machines),
+            needs,
             pods: self.pods(&namespace, &uid),
             are_pods_gone: false,
             namespace,

@@ -19,7 +19,6 @@ use otctl_types::condition::Reason;
 use super::observe::Observed;
 use crate::images::Lack;
 use crate::parts;
-use crate::reports::Names;
 
 /// Where a workspace stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,7 +142,7 @@ fn building(workspace: &Workspace, observed: &Observed, now: Timestamp) -> Verdi
 
 /// Whether every part that this turn is for is ready. What had its start before and is broken now is healed without a slot.
 fn are_starts_over(workspace: &Workspace, observed: &Observed) -> bool {
-    let (started, reports) = (parts::started(workspace), observed.reports(&Names::new()));
+    let (started, reports) = (parts::started(workspace), observed.reports(&[]));
     let mut parts = parts::names(workspace).zip(reports);
     parts.all(|(name, report)| report.is_ready || started.contains(name))
 }
@@ -160,7 +159,7 @@ fn problem(observed: &Observed) -> Option<Lack> {
     let of_namespace = observed.site.problem_of_namespace(&observed.namespace);
     let of_namespace =
         of_namespace.map(|message| Lack { reason: Reason::NamespaceNotAllowed, message });
-    of_namespace.or_else(|| observed.needs.conflict())
+    of_namespace.or_else(|| observed.needs.conflict(&observed.namespace))
 }
 
 /// Why a slot could not be used, or not be used any further.

@@ -27,12 +27,11 @@ use super::observe::Observed;
 use super::verdict::Verdict;
 use crate::children::machine::Power;
 use crate::children::{self, Facts, service};
+use crate::family::Child;
 use crate::grounds::Ground;
 use crate::images::Disk;
-use crate::kin;
 use crate::owned;
 use crate::parts;
-use crate::reports::Names;
 
 /// Everything that `verdict` asks to be written, in order. Nothing that is there already as it should be is among it.
 pub fn works(workspace: &Workspace, observed: &Observed, verdict: &Verdict) -> Vec<Write> {
@@ -73,7 +72,7 @@ impl<'a> Works<'a> {
             workspace,
             observed,
             facts: observed.facts(workspace),
-            active: active.filter(|entry| !observed.is_taken(entry)).collect(),
+            active: active.filter(|entry| !observed.needs.family.is_taken(Some(entry))).collect(),
             is_stopped: workspace.spec.suspended,
         }
     }
@@ -125,7 +124,7 @@ impl<'a> Works<'a> {
     /// The policy outlives the pods: so must the workspace that owns it.
     fn finalizer(&self, makes_workloads: bool) -> Option<Write> {
         let runs = makes_workloads || self.observed.has_workloads();
-        let asks = !kin::of_children(self.workspace).are_without_workloads();
+        let asks = self.observed.needs.family.wants_workloads();
         match (self.workspace.spec.network.isolate, self.observed.has_finalizer()) {
             (true, false) if runs => {
                 Some(finalize(self.workspace, true, "its network policy is to outlive its pods"))
@@ -146,7 +145,7 @@ impl<'a> Works<'a> {
             return Some(delete(own, "it is not isolated any more"));
         }
         let runs = !self.active.is_empty() || self.observed.has_workloads();
-        let is_free = !self.observed.needs.is_policy_taken();
+        let is_free = !self.observed.needs.family.is_taken(None);
         let wanted =
             (runs && is_free).then(|| children::network_policy::network_policy(&self.facts));
         bring_about(&wanted?, own, "its pods are to be isolated from the first moment")
@@ -267,24 +266,31 @@ pub fn is_new(write: &Write) -> bool {
     )
 }
 
-/// The Deployments and machines that are another thing after these writes: what they say of themselves is about
-/// what they were.
-pub fn changing(observed: &Observed, writes: &[Write]) -> Names {
-    let stripped = writes.iter().filter_map(|write| match &write.action {
+/// The children that these writes make, and the Deployments and machines that they make another thing: what those say of
+/// themselves is about what they were.
+pub fn touched(observed: &Observed, writes: &[Write]) -> Vec<Child> {
+    let targets = writes.iter().filter_map(|write| match &write.action {
+        Action::Create(object)
+        | Action::Establish(object)
+        | Action::EstablishEither { wanted: object, .. } => Some(Target::of(object)),
+        Action::Apply(object) => is_another(observed, object).then(|| Target::of(object)),
         Action::Strip { target, .. } => Some(target.clone()),
-        _ => None,
+        Action::Remember(_)
+        | Action::Swap(_)
+        | Action::Finalize(_)
+        | Action::Mark { .. }
+        | Action::Ensure(_)
+        | Action::Delete { .. } => None,
     });
-    let applied = writes.iter().filter_map(|write| match &write.action {
-        Action::Apply(object) => Some(&**object),
-        _ => None,
-    });
-    let is_another = |object: &&DynamicObject| {
-        let name = object.name_any();
-        let deployments = observed.deployments.iter().map(|it| (it.name_any(), erase(&**it)));
-        let machines = observed.machines.iter().map(|it| (it.name_any(), erase(&**it)));
-        let mut found = deployments.chain(machines).filter(|(_, it)| it.types == object.types);
-        found.any(|(found, seen)| found == name && owned::changes(object, &seen))
-    };
-    let changed = applied.filter(is_another).map(Target::of).chain(stripped);
-    changed.map(|target| (target.resource.kind, target.name)).collect()
+    let targets: Vec<Target> = targets.collect();
+    let family = observed.needs.family.iter();
+    family.filter(|child| targets.contains(&child.target(&observed.namespace))).cloned().collect()
+}
+
+/// Whether a Deployment or machine is changed into `object`.
+fn is_another(observed: &Observed, object: &DynamicObject) -> bool {
+    let deployments = observed.deployments.iter().map(|it| erase(&**it));
+    let machines = observed.machines.iter().map(|it| erase(&**it));
+    let mut found = deployments.chain(machines).filter(|found| found.types == object.types);
+    found.any(|found| found.name_any() == object.name_any() && owned::changes(object, &found))
 }
