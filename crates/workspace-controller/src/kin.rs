@@ -36,39 +36,6 @@ pub fn whose(metadata: &ObjectMeta, workspace: &Workspace) -> Whose {
     }
 }
 
-/// Names of the children that a workspace has or will have, by kind. Those of claims depend on revisions.
-#[derive(Clone, Debug, Default)]
-pub struct Wanted {
-    /// Of Services.
-    pub services: BTreeSet<String>,
-    /// Of Deployments.
-    pub deployments: BTreeSet<String>,
-    /// Of machines.
-    pub machines: BTreeSet<String>,
-    /// Of network policies.
-    pub networks: BTreeSet<String>,
-}
-
-impl Wanted {
-    /// Whether nothing of it has pods.
-    pub fn are_without_workloads(&self) -> bool {
-        self.deployments.is_empty() && self.machines.is_empty()
-    }
-}
-
-/// Names of the children of `workspace`.
-pub fn of_children(workspace: &Workspace) -> Wanted {
-    let (machines, containers) = (&workspace.spec.virtual_machines, &workspace.spec.containers);
-    let runs = machines.iter().filter(|entry| entry.spec.instance.is_some());
-    let policy = workspace.spec.network.isolate.then(|| policy_name(workspace));
-    Wanted {
-        services: parts::names(workspace).map(|entry| child_name(workspace, entry)).collect(),
-        deployments: containers.iter().map(|it| child_name(workspace, &it.name)).collect(),
-        machines: runs.map(|it| child_name(workspace, &it.name)).collect(),
-        networks: policy.into_iter().collect(),
-    }
-}
-
 /// Name of the Service, and of the Deployment or machine, of an entry.
 pub fn child_name(workspace: &Workspace, entry: &str) -> String {
     names::child_name(&workspace.name_any(), &uid(workspace), entry)

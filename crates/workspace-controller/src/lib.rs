@@ -11,7 +11,7 @@
 //! They talk through status alone: the ledger tells a workspace that it holds a slot, the workspace's status tells the
 //! queue that its turn is over. The state diagram is in [`workspace::verdict`]; the protocol in `docs/ledger.md`.
 //!
-//! Pure are what a child looks like ([`children`], [`names`]), whether it is still as it was applied ([`owned`]), what its
+//! Pure are which children there are to be ([`family`]), what a child looks like ([`children`], [`names`]), whether it is still as it was applied ([`owned`]), what its
 //! parts say of themselves ([`aggregate`]), and whether its isolation holds ([`isolation`]).
 //!
 //! What it reads: Workspaces, the ledger, the policy ConfigMap, and in the namespaces that it serves images, network
@@ -23,6 +23,7 @@ pub mod aggregate;
 pub mod children;
 pub mod cli;
 pub mod config;
+pub mod family;
 pub mod grounds;
 pub mod images;
 pub mod isolation;

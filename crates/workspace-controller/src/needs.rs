@@ -15,6 +15,7 @@ use otctl_types::workspace::{ImageRetention, VirtualMachine};
 use otctl_types::{VMDiskImage, Workspace};
 
 use crate::children;
+use crate::family::{Child, ChildKind, Family};
 use crate::images::{Disk, Lack, Origin};
 use crate::kin::{self, Whose};
 use crate::parts;
@@ -34,8 +35,8 @@ pub struct Needs {
     pub users: BTreeMap<String, Vec<OwnerReference>>,
     /// What each virtual machine has of its image, by the name of its entry.
     pub disks: BTreeMap<String, Disk>,
-    /// Objects of others that have the name of a child.
-    pub foreign: Vec<Target>,
+    /// Its children, and whose names are taken.
+    pub family: Family,
     /// Whether the kinds of KubeVirt are installed.
     pub has_kubevirt: bool,
 }
@@ -48,7 +49,8 @@ impl Needs {
         let claims = kin::ours(&views.claims, workspace, namespace, &known);
         let has_kubevirt = views.machines.is_synced(namespace);
         let mut needs = Self::of((workspace, namespace), images, claims, has_kubevirt);
-        needs.foreign = needs.strangers(views, workspace, namespace);
+        let is_taken = |child: &Child| is_taken(views, workspace, namespace, child);
+        needs.family = needs.family.with_taken(is_taken);
         let images = needs.images.iter().filter(|(_, image)| is_doomed(views, workspace, image));
         needs.doomed = images.map(|(name, _)| name.clone()).collect();
         let takes = |(name, image): &(&String, &Arc<VMDiskImage>)| {
@@ -70,6 +72,7 @@ impl Needs {
         has_kubevirt: bool,
     ) -> Self {
         let mut needs = Self { images, claims, has_kubevirt, ..Self::default() };
+        needs.family = Family::of(workspace, |entry| needs.claim_name(workspace, entry));
         let entries = workspace.spec.virtual_machines.iter();
         let disk = |entry: &VirtualMachine| needs.disk(workspace, namespace, entry);
         needs.disks = entries.map(|entry| (entry.name.clone(), disk(entry))).collect();
@@ -114,15 +117,9 @@ impl Needs {
         Some(Origin { image: image.unwrap_or_else(|| named.clone()), revision })
     }
 
-    /// Why a name is not free.
-    pub fn conflict(&self) -> Option<Lack> {
-        let first = self.foreign.first()?;
-        Some(Lack {
-            reason: Reason::NameConflict,
-            message: format!(
-                "{first} exists and belongs to something else; rename or delete it, or give this workspace or its entry another name"
-            ),
-        })
+    /// Why a name is not free in the namespace.
+    pub fn conflict(&self, namespace: &str) -> Option<Lack> {
+        self.family.taken().map(|first| name_conflict(&first.target(namespace)))
     }
 
     /// Why a slot could not be used, or not be used any further.
@@ -147,23 +144,21 @@ impl Needs {
         }
     }
 
-    fn strangers(&self, views: &Views, workspace: &Workspace, namespace: &str) -> Vec<Target> {
-        let wanted = kin::of_children(workspace);
-        let machines = workspace.spec.virtual_machines.iter();
-        let to_make = machines.filter(|entry| {
-            entry.spec.instance.is_some() && self.claim(workspace, &entry.name).is_none()
-        });
-        let claims = to_make.filter_map(|entry| {
-            Some(kin::claim_name(workspace, &entry.name, &current(&self.images, entry)?))
-        });
-        let claims = claims.collect();
-        let strangers = Strangers { workspace, namespace };
-        let mut foreign = strangers.of(&views.networks, &wanted.networks);
-        foreign.extend(strangers.of(&views.services, &wanted.services));
-        foreign.extend(strangers.of(&views.deployments, &wanted.deployments));
-        foreign.extend(strangers.of(&views.claims, &claims));
-        foreign.extend(strangers.of(&views.machines, &wanted.machines));
-        foreign
+    /// Name of the disk of an entry's machine: of the one that is there, or the one that would be made now.
+    fn claim_name(&self, workspace: &Workspace, entry: &VirtualMachine) -> Option<String> {
+        let found = self.claim(workspace, &entry.name).map(|claim| claim.name_any());
+        let current = || current(&self.images, entry);
+        found.or_else(|| Some(kin::claim_name(workspace, &entry.name, &current()?)))
+    }
+}
+
+/// Somebody else's object is in the way.
+pub fn name_conflict(target: &Target) -> Lack {
+    Lack {
+        reason: Reason::NameConflict,
+        message: format!(
+            "{target} exists and belongs to something else; rename or delete it, or give this workspace or its entry another name"
+        ),
     }
 }
 
@@ -257,22 +252,21 @@ fn images(
         .collect()
 }
 
-/// In whose way objects are.
-struct Strangers<'a> {
-    workspace: &'a Workspace,
-    namespace: &'a str,
+/// Whether somebody else's object has the name of a child.
+fn is_taken(views: &Views, workspace: &Workspace, namespace: &str, child: &Child) -> bool {
+    let key = Key::new(namespace, &child.name);
+    match child.kind {
+        ChildKind::NetworkPolicy => is_foreign(&views.networks, &key, workspace),
+        ChildKind::Service => is_foreign(&views.services, &key, workspace),
+        ChildKind::Deployment => is_foreign(&views.deployments, &key, workspace),
+        ChildKind::Claim => is_foreign(&views.claims, &key, workspace),
+        ChildKind::VirtualMachine => is_foreign(&views.machines, &key, workspace),
+    }
 }
 
-impl Strangers<'_> {
-    fn of<K>(&self, store: &Scoped<K>, names: &BTreeSet<String>) -> Vec<Target>
-    where
-        K: Resource<DynamicType = ()> + Send + Sync + 'static,
-    {
-        let is_strange = |name: &&String| {
-            let found = store.get(&Key::new(self.namespace, name));
-            found.is_some_and(|it| kin::whose(it.meta(), self.workspace) == Whose::Foreign)
-        };
-        let names = names.iter().filter(is_strange);
-        names.map(|name| Target::new::<K>(Some(self.namespace), name)).collect()
-    }
+fn is_foreign<K>(store: &Scoped<K>, key: &Key, workspace: &Workspace) -> bool
+where
+    K: Resource<DynamicType = ()> + Send + Sync + 'static,
+{
+    store.get(key).is_some_and(|found| kin::whose(found.meta(), workspace) == Whose::Foreign)
 }

@@ -154,7 +154,7 @@ impl Line for Workspaces {
                 continue;
             }
             let needs = Needs::seen(&self.views, workspace, &namespace);
-            let lack = needs.conflict().or_else(|| needs.obstacle(workspace));
+            let lack = needs.conflict(&namespace).or_else(|| needs.obstacle(workspace));
             facts.blocked.extend(lack.map(|lack| (member.uid.clone(), lack.reason.as_str())));
             facts.namespaces.insert(member.uid.clone(), namespace);
         }

@@ -1,10 +1,11 @@
 //! What is known of each part, from its children: whether it is ready, why not, and what people are told of it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::{Resource, ResourceExt};
 use otctl_types::Workspace;
 use otctl_types::condition::{Reason, message};
@@ -16,23 +17,19 @@ use otctl_types::workspace::{
 
 use crate::aggregate::{self, Part};
 use crate::children::{self, Facts};
+use crate::family::{Child, ChildKind};
 use crate::images::{Disk, Lack, Origin};
 use crate::isolation;
-use crate::kin;
+use crate::kin::{self, Whose};
 use crate::machines::VirtualMachine;
 use crate::parts;
 use crate::workspace::observe::Observed;
-
-/// Kinds and names of children.
-pub type Names = BTreeSet<(String, String)>;
 
 /// What is known of a part.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// It is as its entry says, and reached by its name.
     pub is_ready: bool,
-    /// Everything that it consists of was made.
-    pub is_made: bool,
     /// Something is wrong with it, and not only on its way.
     pub is_degraded: bool,
     /// It is being changed into something else.
@@ -50,12 +47,11 @@ pub struct Report {
 impl Observed {
     /// What is known of each part, in the order of the spec, virtual machines first. What Deployments and machines say of
     /// themselves that are `touched` in this very pass, made or changed, does not count.
-    pub fn reports(&self, touched: &Names) -> Vec<Report> {
+    pub fn reports(&self, touched: &[Child]) -> Vec<Report> {
         let Some(workspace) = &self.workspace else { return Vec::new() };
         let said = |entry: &str, part: Part| {
-            let name = kin::child_name(workspace, entry);
-            let mut kinds = [Deployment::kind(&()), VirtualMachine::kind(&())].into_iter();
-            let is_touched = kinds.any(|kind| touched.contains(&(kind.into_owned(), name.clone())));
+            let mut touched = touched.iter().filter(|child| child.is_of(entry));
+            let is_touched = touched.any(|child| child.kind.has_pods());
             let was_there = self.deployment(entry).is_some() || self.machine(entry).is_some();
             if is_touched { touched_just_now(was_there) } else { part }
         };
@@ -79,7 +75,6 @@ impl Observed {
         let is_made = service.is_some() && self.deployment(&entry.name).is_some();
         Report {
             is_ready: is_made && part.state == ContainerState::Running,
-            is_made,
             is_degraded: is_broken(part),
             is_changing: part.is_changing,
             runs_machine: false,
@@ -100,7 +95,7 @@ impl Observed {
         entry.spec.instance.as_ref().map(|instance| aggregate::machine(instance, machine, &pods))
     }
 
-    fn machine_part(&self, entry: &MachineEntry, part: Option<&Part>, touched: &Names) -> Report {
+    fn machine_part(&self, entry: &MachineEntry, part: Option<&Part>, touched: &[Child]) -> Report {
         let of_disk = self.needs.disks.get(&entry.name).and_then(|disk| disk.lack(entry));
         let is_made = self.service(&entry.name).is_some()
             && (part.is_none() || self.machine(&entry.name).is_some());
@@ -109,7 +104,6 @@ impl Observed {
         let lack = of_disk.or(of_machine);
         Report {
             is_ready: is_made && lack.is_none(),
-            is_made,
             is_degraded: part.is_some_and(is_broken),
             is_changing: part.is_some_and(|part| part.is_changing),
             runs_machine: part.is_some(),
@@ -126,7 +120,7 @@ impl Observed {
         &self,
         entry: &MachineEntry,
         lack: Option<&Lack>,
-        touched: &Names,
+        touched: &[Child],
     ) -> VirtualMachineReport {
         let origin = self.origin(entry, touched);
         let named = || entry.spec.vm_disk_image_name.clone();
@@ -148,14 +142,13 @@ impl Observed {
     }
 
     /// What is used of which image, from the pass on in which a disk is made from it; once it is, it stays on record.
-    fn origin(&self, entry: &MachineEntry, touched: &Names) -> Option<Origin> {
+    fn origin(&self, entry: &MachineEntry, touched: &[Child]) -> Option<Origin> {
         let workspace = self.workspace.as_ref()?;
         self.needs.made_from(workspace, entry).or_else(|| {
             let Disk::Available(current) = self.needs.disks.get(&entry.name)? else { return None };
-            let claim = kin::claim_name(workspace, &entry.name, &current.revision);
-            let kind = PersistentVolumeClaim::kind(&()).into_owned();
+            let mut touched = touched.iter().filter(|child| child.is_of(&entry.name));
             let is_used = match entry.spec.instance {
-                Some(_) => touched.contains(&(kind, claim)),
+                Some(_) => touched.any(|child| child.kind == ChildKind::Claim),
                 None => self.service(&entry.name).is_some(),
             };
             let image = entry.spec.vm_disk_image_name.clone();
@@ -193,7 +186,26 @@ impl Observed {
         self.needs.claim(self.workspace.as_ref()?, entry)
     }
 
-    /// Whether something was made for an entry.
+    /// The workspace's own network policy.
+    pub fn own_policy(&self) -> Option<&NetworkPolicy> {
+        let workspace = self.workspace.as_ref()?;
+        let name = kin::policy_name(workspace);
+        let found = self.networks.iter().find(|policy| policy.name_any() == name)?;
+        (kin::whose(&found.metadata, workspace) != Whose::Foreign).then_some(&**found)
+    }
+
+    /// Whether a child is there.
+    pub fn has(&self, child: &Child) -> bool {
+        match child.kind {
+            ChildKind::NetworkPolicy => self.own_policy().is_some(),
+            ChildKind::Service => has_name(&self.services, &child.name),
+            ChildKind::Deployment => has_name(&self.deployments, &child.name),
+            ChildKind::Claim => has_name(&self.needs.claims, &child.name),
+            ChildKind::VirtualMachine => has_name(&self.machines, &child.name),
+        }
+    }
+
+    /// Whether something was made for an entry. Its disk outlives much, and does not count.
     pub fn has_child(&self, entry: &str) -> bool {
         self.service(entry).is_some()
             || self.deployment(entry).is_some()
@@ -203,6 +215,16 @@ impl Observed {
     /// Whether something of it has pods, or will have.
     pub fn has_workloads(&self) -> bool {
         !(self.deployments.is_empty() && self.machines.is_empty() && self.pods.is_empty())
+    }
+
+    /// What is wrong with disks, what only a person can help with first.
+    pub fn lacks_of_disks(&self) -> Vec<Lack> {
+        let entries = self.workspace.iter().flat_map(|it| &it.spec.virtual_machines);
+        let known = entries.filter_map(|it| Some((it, self.needs.disks.get(&it.name)?)));
+        let mut lacks: Vec<(bool, Lack)> =
+            known.filter_map(|(it, disk)| Some((!disk.is_stalled(), disk.lack(it)?))).collect();
+        lacks.sort_by_key(|(is_mild, _)| *is_mild);
+        lacks.into_iter().map(|(_, lack)| lack).collect()
     }
 
     /// The address of every entry that has one.
@@ -237,6 +259,10 @@ impl Observed {
         let name = kin::child_name(self.workspace.as_ref()?, entry);
         children.iter().find(|child| child.meta().name.as_ref() == Some(&name)).map(|it| &**it)
     }
+}
+
+fn has_name<K: Resource>(children: &[Arc<K>], name: &str) -> bool {
+    children.iter().any(|child| child.meta().name.as_deref() == Some(name))
 }
 
 fn touched_just_now(was_there: bool) -> Part {

@@ -1,6 +1,7 @@
-//! The workspace: one reconciler per Workspace. `verdict.rs` is its state machine, `works.rs` what is made in which order,
+//! The workspace: one reconciler per Workspace. `asks.rs` is what is read afresh before a pass, `verdict.rs` is its state machine, `works.rs` what is made in which order,
 //! `status.rs` what people see of it.
 
+pub mod asks;
 pub mod decide;
 #[cfg(test)]
 pub(crate) mod fixture;

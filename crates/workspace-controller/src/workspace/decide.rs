@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use otctl_kit::cluster::{ApiError, Target};
+use otctl_kit::cluster::ApiError;
 use otctl_kit::plan::{Action, Next, Notice, Plan, Write};
 use otctl_kit::reconciler::{Refusal, RefusalCause};
 use otctl_types::Workspace;
@@ -15,9 +15,9 @@ use super::status::{Standing, Trouble, is_news, is_on_its_way, overdue_at, rende
 use super::verdict::{self, Start, Verdict, judge};
 use super::works;
 use crate::images::Lack;
+use crate::needs::name_conflict;
 use crate::parts;
 use crate::queue::LOOK_AGAIN;
-use crate::reports::Names;
 
 /// What to write.
 pub fn decide(observed: &Observed, now: Timestamp) -> Plan<WorkspaceStatus> {
@@ -55,13 +55,7 @@ pub fn refused(
 fn trouble_of(refusal: &Refusal<'_>) -> Trouble {
     let target = refusal.target;
     let (reason, message, is_final) = match refusal.cause {
-        RefusalCause::Foreign => (
-            Reason::NameConflict,
-            format!(
-                "{target} exists and belongs to something else; rename or delete it, or give this workspace or its entry another name"
-            ),
-            true,
-        ),
+        RefusalCause::Foreign => return Trouble { lack: name_conflict(target), is_final: true },
         RefusalCause::Api(ApiError::Forbidden { detail, quota: true, .. }) => {
             (Reason::QuotaExceeded, format!("{target} was refused by a quota: {detail}"), false)
         }
@@ -118,8 +112,12 @@ impl Pass<'_> {
     }
 
     fn standing(&self, verdict: &Verdict, works: &[Write]) -> Standing {
-        let (making, changing) = (making(works), works::changing(self.observed, works));
-        Standing { verdict: verdict.clone(), making, changing, trouble: None }
+        Standing {
+            verdict: verdict.clone(),
+            makes_anything: works.iter().any(works::is_new),
+            touched: works::touched(self.observed, works),
+            trouble: None,
+        }
     }
 
     fn render(&self, verdict: &Verdict, standing: &Standing) -> WorkspaceStatus {
@@ -131,7 +129,7 @@ impl Pass<'_> {
         let mut memory = self.workspace.status.clone().unwrap_or_default();
         let names: Vec<String> = parts::names(self.workspace).map(str::to_owned).collect();
         memory.started_parts.retain(|name| names.contains(name));
-        if let Some(number) = verdict::held(self.observed) {
+        if let Some(number) = self.observed.held() {
             memory.last_turn = Some(number);
         }
         if !verdict.keeps_turn() {
@@ -184,7 +182,7 @@ impl Pass<'_> {
 
     /// The first pod to be late; soon, when the last one is gone from the view and not for the API server.
     fn next_of_departure(&self) -> Next {
-        if works::awaits_last_pod(self.observed) && !self.observed.are_pods_gone {
+        if self.observed.awaits_last_pod() && !self.observed.are_pods_gone {
             return Next::At(self.now.checked_add(LOOK_AGAIN).unwrap_or(Timestamp::MAX));
         }
         let late = self.observed.pods.iter().filter_map(|pod| overdue_at(pod));
@@ -233,24 +231,6 @@ fn is_degraded(status: &WorkspaceStatus) -> bool {
         |kind: &&str| of(kind).is_some_and(|it| it.status == "False" && !is_open(&it.reason));
     of(READY).is_some_and(|ready| ready.reason == Reason::Degraded.as_str())
         && [VIRTUAL_MACHINES_READY, CONTAINERS_READY].iter().any(is_broken)
-}
-
-/// Kinds and names of what `writes` make.
-fn making(writes: &[Write]) -> Names {
-    let made = writes.iter().filter_map(|write| match &write.action {
-        Action::Create(object)
-        | Action::Establish(object)
-        | Action::EstablishEither { wanted: object, .. } => Some(Target::of(object)),
-        Action::Remember(_)
-        | Action::Swap(_)
-        | Action::Finalize(_)
-        | Action::Mark { .. }
-        | Action::Ensure(_)
-        | Action::Apply(_)
-        | Action::Strip { .. }
-        | Action::Delete { .. } => None,
-    });
-    made.map(|target| (target.resource.kind, target.name)).collect()
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ use serde_json::json;
 use super::observe::{Hall, Observed};
 use crate::children::fixture::current;
 use crate::config::{self, Site};
+use crate::family::Child;
 use crate::grounds::Ground;
 use crate::machines::VirtualMachine;
 use crate::needs::Needs;
@@ -268,6 +269,8 @@ impl Facts {
         let images = named.map(|image| (name(&*image), image)).collect();
         let claims = self.children.claims.into_iter().map(Arc::new).collect();
         let needs = Needs::of((&self.workspace, &namespace), images, claims, self.has_kubevirt);
+        let is_taken = |child: &Child| self.foreign.contains(&child.target(LABS));
+        let family = needs.family.clone().with_taken(is_taken);
         let entry = self.entry.map(|attempt| ActiveEntry {
             namespace: String::new(),
             name: "lab".to_owned(),
@@ -286,7 +289,7 @@ impl Facts {
             entry,
             hall: self.hall,
             ground: self.ground,
-            needs: Needs { foreign: self.foreign, ..needs },
+            needs: Needs { family, ..needs },
             former_images: Vec::new(),
             networks: shared(self.children.networks),
             services: shared(self.children.services),

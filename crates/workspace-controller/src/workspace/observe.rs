@@ -17,8 +17,9 @@ use otctl_types::queue::{ActiveEntry, AdmissionQueueStatus};
 use otctl_types::{VMDiskImage, Workspace};
 use policy::{Policy, Ticket};
 
-use super::{Reconciler, works};
+use super::Reconciler;
 use crate::config::Site;
+use crate::family::ChildKind;
 use crate::grounds::Ground;
 use crate::images;
 use crate::kin;
@@ -87,11 +88,11 @@ impl Reconciler {
     pub(super) async fn look(&self, key: &Key) -> Result<Observed, ApiError> {
         let workspace = self.views.workspaces.get(key);
         let mut observed = self.seen(workspace.as_ref());
-        if works::makes_anything(&observed) || works::takes_leave(&observed) {
+        if observed.asks_for_ground() {
             let grounds = &self.views.grounds;
             observed.ground = grounds.ask(&self.reader, &observed.namespace).await?;
         }
-        if works::awaits_last_pod(&observed) {
+        if observed.awaits_last_pod() {
             observed.are_pods_gone = self.are_pods_gone(&observed).await?;
         }
         Ok(observed)
@@ -105,7 +106,9 @@ impl Reconciler {
         let namespace = parts::namespace(subject, &self.site.settings);
         let queue = views.queue();
         let status = queue.as_ref().and_then(|queue| queue.status.as_ref());
-        let wanted = kin::of_children(subject);
+        let needs = Needs::seen(views, subject, &namespace);
+        let kinds = [ChildKind::Service, ChildKind::Deployment, ChildKind::VirtualMachine];
+        let [services, deployments, machines] = kinds.map(|kind| needs.family.names(kind));
         Observed {
             workspace: workspace.cloned(),
             site: self.site.clone(),
@@ -113,12 +116,12 @@ impl Reconciler {
             entry: ledger::entry(status, &uid).cloned(),
             hall: self.hall(status, subject),
             ground: views.grounds.known(&namespace),
-            needs: Needs::seen(views, subject, &namespace),
             former_images: self.former_images(subject, &namespace, &uid),
             networks: by_name(views.networks.all_in(&namespace)),
-            services: kin::ours(&views.services, subject, &namespace, &wanted.services),
-            deployments: kin::ours(&views.deployments, subject, &namespace, &wanted.deployments),
-            machines: kin::ours(&views.machines, subject, &namespace, &wanted.machines),
+            services: kin::ours(&views.services, subject, &namespace, &services),
+            deployments: kin::ours(&views.deployments, subject, &namespace, &deployments),
+            machines: kin::ours(&views.machines, subject, &namespace, &machines),
+            needs,
             pods: self.pods(&namespace, &uid),
             are_pods_gone: false,
             namespace,
@@ -187,6 +190,19 @@ impl Observed {
     pub fn has_finalizer(&self) -> bool {
         let finalizers = self.workspace.iter().flat_map(|workspace| workspace.finalizers());
         finalizers.into_iter().any(|finalizer| finalizer == WORKSPACE_FINALIZER)
+    }
+
+    /// Whether a turn is open, as is on record.
+    pub fn has_open_turn(&self) -> bool {
+        let status = self.workspace.as_ref().and_then(|workspace| workspace.status.as_ref());
+        status.is_some_and(|status| status.open_turn.is_some())
+    }
+
+    /// The number of the slot that is held and was not used yet.
+    pub fn held(&self) -> Option<i64> {
+        let status = self.workspace.as_ref()?.status.as_ref();
+        let last = status.and_then(|status| status.last_turn).unwrap_or(0);
+        self.entry.as_ref().map(|entry| entry.attempt).filter(|number| *number > last)
     }
 
     /// Whether the controller's chart lists the namespace.

@@ -13,11 +13,11 @@ use otctl_types::workspace::{NetworkReport, Phase, Resources, WorkspaceStatus};
 
 use super::observe::Observed;
 use super::verdict::{self, Verdict, Wait};
-use super::works;
+use crate::family::Child;
 use crate::images::{Disk, Lack};
 use crate::isolation;
 use crate::needs::no_kubevirt;
-use crate::reports::{Names, Report};
+use crate::reports::Report;
 
 pub use self::deleting::overdue_at;
 pub use self::news::{is_news, is_on_its_way};
@@ -27,10 +27,10 @@ pub use self::news::{is_news, is_on_its_way};
 pub struct Standing {
     /// Where the workspace stands.
     pub verdict: Verdict,
-    /// What is made in this pass.
-    pub making: Names,
-    /// The Deployments and machines that are changed in this pass.
-    pub changing: Names,
+    /// Whether something is made in this pass, images among it.
+    pub makes_anything: bool,
+    /// The children that are made in this pass, and the Deployments and machines that are changed.
+    pub touched: Vec<Child>,
     /// A write that was refused.
     pub trouble: Option<Trouble>,
 }
@@ -51,9 +51,9 @@ pub fn render(
     observed: &Observed,
     now: Timestamp,
 ) -> WorkspaceStatus {
-    let touched = standing.making.union(&standing.changing).cloned().collect();
-    let reports = observed.reports(&touched);
-    let sight = Sight { standing, observed, reports: &reports, now };
+    let reports = observed.reports(&standing.touched);
+    let stall = stall(standing, observed);
+    let sight = Sight { standing, observed, reports: &reports, stall, now };
     let findings = sight.findings();
     let generation = observed.workspace.as_ref().and_then(|it| it.metadata.generation);
     let (at, before) = (Time(now), std::mem::take(&mut memory.conditions));
@@ -74,6 +74,8 @@ struct Sight<'a> {
     standing: &'a Standing,
     observed: &'a Observed,
     reports: &'a [Report],
+    /// What only a person can help with.
+    stall: Option<Lack>,
     now: Timestamp,
 }
 
@@ -93,7 +95,8 @@ impl Sight<'_> {
         let ready = self.ready(&findings);
         findings.push((condition::READY, ready.clone()));
         findings.extend(self.reconciling(&ready).map(|it| (condition::RECONCILING, it)));
-        findings.extend(self.stall().map(|lack| (condition::STALLED, because(true, lack))));
+        let stalled = self.stall.clone().map(|lack| because(true, lack));
+        findings.extend(stalled.map(|it| (condition::STALLED, it)));
         findings.extend(self.deleting().map(|it| (condition::DELETING, it)));
         findings
     }
@@ -151,7 +154,7 @@ impl Sight<'_> {
                 "network.isolate is false: whatever the cluster lets through reaches the parts";
             return Finding::new(true, Reason::NotIsolated, message);
         }
-        let Some(own) = works::own_policy(self.observed) else {
+        let Some(own) = self.observed.own_policy() else {
             let why = self.admitted();
             let reason = if why.reason == Reason::Admitted { Reason::Creating } else { why.reason };
             return Finding::new(false, reason, "there is no network policy");
@@ -178,7 +181,7 @@ impl Sight<'_> {
     }
 
     fn images_ready(&self) -> Finding {
-        let lacks = self.lacks_of_disks();
+        let lacks = self.observed.lacks_of_disks();
         match lacks.first() {
             _ if self.observed.needs.disks.is_empty() => {
                 Finding::new(true, Reason::NothingAsked, "")
@@ -186,17 +189,6 @@ impl Sight<'_> {
             None => Finding::new(true, Reason::AllReady, ""),
             Some(first) => because(false, first.clone()),
         }
-    }
-
-    /// What is wrong with disks, what only a person can help with first.
-    fn lacks_of_disks(&self) -> Vec<Lack> {
-        let Some(workspace) = &self.observed.workspace else { return Vec::new() };
-        let entries = workspace.spec.virtual_machines.iter();
-        let known = entries.filter_map(|it| Some((it, self.observed.needs.disks.get(&it.name)?)));
-        let mut lacks: Vec<(bool, Lack)> =
-            known.filter_map(|(it, disk)| Some((!disk.is_stalled(), disk.lack(it)?))).collect();
-        lacks.sort_by_key(|(is_mild, _)| *is_mild);
-        lacks.into_iter().map(|(_, lack)| lack).collect()
     }
 
     fn machines_ready(&self) -> Finding {
@@ -234,7 +226,7 @@ impl Sight<'_> {
             Verdict::Suspended => Some(Finding::new(false, Reason::Suspended, SUSPENDED)),
             _ => None,
         };
-        let of_stall = || self.stall().map(|lack| because(false, lack));
+        let of_stall = || self.stall.clone().map(|lack| because(false, lack));
         let of_trouble =
             || self.standing.trouble.as_ref().map(|trouble| because(false, trouble.lack.clone()));
         let of_ground = || verdict::ground(self.observed).map(|lack| because(false, lack));
@@ -268,25 +260,9 @@ impl Sight<'_> {
 
     fn reconciling(&self, ready: &Finding) -> Option<Finding> {
         let is_at_rest = ready.status == condition::Truth::True
-            || self.stall().is_some()
+            || self.stall.is_some()
             || (self.standing.verdict == Verdict::Suspended && self.observed.pods.is_empty());
         (!is_at_rest).then(|| Finding::new(true, ready.reason, ready.message.clone()))
-    }
-
-    /// What only a person can help with. Of a workspace that is to do nothing no image is missed.
-    fn stall(&self) -> Option<Lack> {
-        let verdict = &self.standing.verdict;
-        let of_verdict = match verdict {
-            Verdict::Invalid(lack) => Some(lack.clone()),
-            _ => None,
-        };
-        let trouble = self.standing.trouble.as_ref().filter(|trouble| trouble.is_final);
-        let of_trouble = || trouble.map(|trouble| trouble.lack.clone());
-        let has_stalled = self.observed.needs.disks.values().any(Disk::is_stalled)
-            && *verdict != Verdict::Suspended;
-        let of_disks = || self.lacks_of_disks().into_iter().next().filter(|_| has_stalled);
-        let is_leaving = *verdict == Verdict::Leaving;
-        of_verdict.or_else(of_trouble).or_else(of_disks).filter(|_| !is_leaving)
     }
 
     fn phase(&self, findings: &Findings) -> Option<Phase> {
@@ -295,7 +271,7 @@ impl Sight<'_> {
             .any(|(kind, it)| *kind == condition::READY && it.status == condition::Truth::True);
         match &self.standing.verdict {
             Verdict::Gone | Verdict::Leaving => None,
-            _ if self.stall().is_some() => Some(Phase::Failed),
+            _ if self.stall.is_some() => Some(Phase::Failed),
             Verdict::Suspended => Some(Phase::Suspended),
             _ if is_ready => Some(Phase::Ready),
             _ => Some(Phase::Provisioning),
@@ -330,11 +306,26 @@ impl Sight<'_> {
     fn network(&self) -> NetworkReport {
         let finding = self.network_ready();
         NetworkReport {
-            policy: works::own_policy(self.observed).map(|policy| policy.name_any()),
+            policy: self.observed.own_policy().map(|policy| policy.name_any()),
             message: Some(condition::message(&finding.message))
                 .filter(|message| !message.is_empty()),
         }
     }
+}
+
+/// What only a person can help with. Of a workspace that is to do nothing no image is missed.
+fn stall(standing: &Standing, observed: &Observed) -> Option<Lack> {
+    let of_verdict = match &standing.verdict {
+        Verdict::Leaving => return None,
+        Verdict::Invalid(lack) => Some(lack.clone()),
+        _ => None,
+    };
+    let trouble = standing.trouble.as_ref().filter(|trouble| trouble.is_final);
+    let of_trouble = || trouble.map(|trouble| trouble.lack.clone());
+    let has_stalled = observed.needs.disks.values().any(Disk::is_stalled)
+        && standing.verdict != Verdict::Suspended;
+    let of_disks = || observed.lacks_of_disks().into_iter().next().filter(|_| has_stalled);
+    of_verdict.or_else(of_trouble).or_else(of_disks)
 }
 
 const SUSPENDED: &str = "suspended; set suspended to false to start it again";

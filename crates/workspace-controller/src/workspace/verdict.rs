@@ -19,7 +19,6 @@ use otctl_types::condition::Reason;
 use super::observe::Observed;
 use crate::images::Lack;
 use crate::parts;
-use crate::reports::Names;
 
 /// Where a workspace stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,11 +109,11 @@ pub fn judge(observed: &Observed, now: Timestamp) -> Verdict {
     if workspace.spec.suspended {
         return Verdict::Suspended;
     }
-    let is_open = workspace.status.as_ref().is_some_and(|status| status.open_turn.is_some());
+    let is_open = observed.has_open_turn();
     if parts::unstarted(workspace).next().is_none() {
         return if is_open { Verdict::Settling(Start::Ready) } else { Verdict::Tending };
     }
-    match (is_open, held(observed), obstacle(workspace, observed)) {
+    match (is_open, observed.held(), obstacle(workspace, observed)) {
         (true, _, Some(lack)) => Verdict::Yielding(lack),
         (true, _, None) => building(workspace, observed, now),
         (false, Some(number), None) => Verdict::Opening(number),
@@ -143,7 +142,7 @@ fn building(workspace: &Workspace, observed: &Observed, now: Timestamp) -> Verdi
 
 /// Whether every part that this turn is for is ready. What had its start before and is broken now is healed without a slot.
 fn are_starts_over(workspace: &Workspace, observed: &Observed) -> bool {
-    let (started, reports) = (parts::started(workspace), observed.reports(&Names::new()));
+    let (started, reports) = (parts::started(workspace), observed.reports(&[]));
     let mut parts = parts::names(workspace).zip(reports);
     parts.all(|(name, report)| report.is_ready || started.contains(name))
 }
@@ -155,19 +154,12 @@ pub fn deadline(workspace: &Workspace, observed: &Observed) -> Option<Timestamp>
     Some(since.checked_add(patience).unwrap_or(Timestamp::MAX))
 }
 
-/// The number of the slot that is held and was not used yet.
-pub fn held(observed: &Observed) -> Option<i64> {
-    let status = observed.workspace.as_ref()?.status.as_ref();
-    let last = status.and_then(|status| status.last_turn).unwrap_or(0);
-    observed.entry.as_ref().map(|entry| entry.attempt).filter(|number| *number > last)
-}
-
 /// Why the workspace cannot be acted on at all.
 fn problem(observed: &Observed) -> Option<Lack> {
     let of_namespace = observed.site.problem_of_namespace(&observed.namespace);
     let of_namespace =
         of_namespace.map(|message| Lack { reason: Reason::NamespaceNotAllowed, message });
-    of_namespace.or_else(|| observed.needs.conflict())
+    of_namespace.or_else(|| observed.needs.conflict(&observed.namespace))
 }
 
 /// Why a slot could not be used, or not be used any further.

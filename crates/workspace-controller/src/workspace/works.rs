@@ -13,30 +13,25 @@ mod write;
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Service};
-use k8s_openapi::api::networking::v1::NetworkPolicy;
+use kube::ResourceExt;
 use kube::core::DynamicObject;
-use kube::{Resource, ResourceExt};
 use otctl_kit::cluster::{Target, erase};
 use otctl_kit::plan::{Action, Write};
 use otctl_types::Workspace;
 use otctl_types::condition::Reason;
 use otctl_types::workspace::{Container, VirtualMachine as MachineEntry};
 
-pub use self::departure::{awaits_last_pod, takes_leave};
-
 use self::departure::departure;
-
 use self::write::{bring_about, delete, establish_either, finalize, stays};
 use super::observe::Observed;
-use super::verdict::{self, Verdict};
+use super::verdict::Verdict;
 use crate::children::machine::Power;
 use crate::children::{self, Facts, service};
+use crate::family::Child;
 use crate::grounds::Ground;
 use crate::images::Disk;
-use crate::kin;
 use crate::owned;
 use crate::parts;
-use crate::reports::Names;
 
 /// Everything that `verdict` asks to be written, in order. Nothing that is there already as it should be is among it.
 pub fn works(workspace: &Workspace, observed: &Observed, verdict: &Verdict) -> Vec<Write> {
@@ -77,7 +72,7 @@ impl<'a> Works<'a> {
             workspace,
             observed,
             facts: observed.facts(workspace),
-            active: active.filter(|entry| !is_taken(workspace, observed, entry)).collect(),
+            active: active.filter(|entry| !observed.needs.family.is_taken(Some(entry))).collect(),
             is_stopped: workspace.spec.suspended,
         }
     }
@@ -107,7 +102,7 @@ impl<'a> Works<'a> {
 
     /// Whether what is written may make pods: not while their policy is missing and its name is somebody else's.
     fn may_run(&self, network: Option<&Write>) -> bool {
-        let is_guarded = own_policy(self.observed).is_some() || network.is_some_and(is_new);
+        let is_guarded = self.observed.own_policy().is_some() || network.is_some_and(is_new);
         !self.workspace.spec.network.isolate || self.is_stopped || is_guarded
     }
 
@@ -129,7 +124,7 @@ impl<'a> Works<'a> {
     /// The policy outlives the pods: so must the workspace that owns it.
     fn finalizer(&self, makes_workloads: bool) -> Option<Write> {
         let runs = makes_workloads || self.observed.has_workloads();
-        let asks = !kin::of_children(self.workspace).are_without_workloads();
+        let asks = self.observed.needs.family.wants_workloads();
         match (self.workspace.spec.network.isolate, self.observed.has_finalizer()) {
             (true, false) if runs => {
                 Some(finalize(self.workspace, true, "its network policy is to outlive its pods"))
@@ -144,13 +139,13 @@ impl<'a> Works<'a> {
 
     /// Before the images, since it costs nothing, and long before any pod.
     fn network(&self) -> Option<Write> {
-        let own = own_policy(self.observed);
+        let own = self.observed.own_policy();
         if !self.workspace.spec.network.isolate {
             let own = own.filter(|own| stays(*own))?;
             return Some(delete(own, "it is not isolated any more"));
         }
         let runs = !self.active.is_empty() || self.observed.has_workloads();
-        let is_free = !self.observed.needs.foreign.iter().any(is_policy);
+        let is_free = !self.observed.needs.family.is_taken(None);
         let wanted =
             (runs && is_free).then(|| children::network_policy::network_policy(&self.facts));
         bring_about(&wanted?, own, "its pods are to be isolated from the first moment")
@@ -263,14 +258,6 @@ impl<'a> Works<'a> {
     }
 }
 
-/// Whether something is to be made that is not there.
-pub fn makes_anything(observed: &Observed) -> bool {
-    let Some(workspace) = &observed.workspace else { return false };
-    // The time decides only when a turn is over, and makes nothing.
-    let verdict = verdict::judge(observed, jiff::Timestamp::MIN);
-    works(workspace, observed, &verdict).iter().any(is_new)
-}
-
 /// Whether a write makes something that is not there.
 pub fn is_new(write: &Write) -> bool {
     matches!(
@@ -279,46 +266,31 @@ pub fn is_new(write: &Write) -> bool {
     )
 }
 
-/// The Deployments and machines that are another thing after these writes: what they say of themselves is about
-/// what they were.
-pub fn changing(observed: &Observed, writes: &[Write]) -> Names {
-    let stripped = writes.iter().filter_map(|write| match &write.action {
+/// The children that these writes make, and the Deployments and machines that they make another thing: what those say of
+/// themselves is about what they were.
+pub fn touched(observed: &Observed, writes: &[Write]) -> Vec<Child> {
+    let targets = writes.iter().filter_map(|write| match &write.action {
+        Action::Create(object)
+        | Action::Establish(object)
+        | Action::EstablishEither { wanted: object, .. } => Some(Target::of(object)),
+        Action::Apply(object) => is_another(observed, object).then(|| Target::of(object)),
         Action::Strip { target, .. } => Some(target.clone()),
-        _ => None,
+        Action::Remember(_)
+        | Action::Swap(_)
+        | Action::Finalize(_)
+        | Action::Mark { .. }
+        | Action::Ensure(_)
+        | Action::Delete { .. } => None,
     });
-    let applied = writes.iter().filter_map(|write| match &write.action {
-        Action::Apply(object) => Some(&**object),
-        _ => None,
-    });
-    let is_another = |object: &&DynamicObject| {
-        let name = object.name_any();
-        let deployments = observed.deployments.iter().map(|it| (it.name_any(), erase(&**it)));
-        let machines = observed.machines.iter().map(|it| (it.name_any(), erase(&**it)));
-        let mut found = deployments.chain(machines).filter(|(_, it)| it.types == object.types);
-        found.any(|(found, seen)| found == name && owned::changes(object, &seen))
-    };
-    let changed = applied.filter(is_another).map(Target::of).chain(stripped);
-    changed.map(|target| (target.resource.kind, target.name)).collect()
+    let targets: Vec<Target> = targets.collect();
+    let family = observed.needs.family.iter();
+    family.filter(|child| targets.contains(&child.target(&observed.namespace))).cloned().collect()
 }
 
-/// The workspace's own network policy.
-pub fn own_policy(observed: &Observed) -> Option<&NetworkPolicy> {
-    let workspace = observed.workspace.as_ref()?;
-    let name = kin::policy_name(workspace);
-    let found = observed.networks.iter().find(|policy| policy.name_any() == name)?;
-    (kin::whose(&found.metadata, workspace) != kin::Whose::Foreign).then_some(&**found)
-}
-
-/// Whether something else has the name of a child of that entry.
-fn is_taken(workspace: &Workspace, observed: &Observed, entry: &str) -> bool {
-    let name = kin::child_name(workspace, entry);
-    let is_claim = |claim: &str| {
-        kin::entry_of_claim(workspace, claim).is_some_and(|machine| machine.name == entry)
-    };
-    let mut foreign = observed.needs.foreign.iter().filter(|target| !is_policy(target));
-    foreign.any(|target| target.name == name || is_claim(&target.name))
-}
-
-fn is_policy(target: &Target) -> bool {
-    target.resource.kind == NetworkPolicy::kind(&())
+/// Whether a Deployment or machine is changed into `object`.
+fn is_another(observed: &Observed, object: &DynamicObject) -> bool {
+    let deployments = observed.deployments.iter().map(|it| erase(&**it));
+    let machines = observed.machines.iter().map(|it| erase(&**it));
+    let mut found = deployments.chain(machines).filter(|found| found.types == object.types);
+    found.any(|found| found.name_any() == object.name_any() && owned::changes(object, &found))
 }

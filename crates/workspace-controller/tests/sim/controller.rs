@@ -105,6 +105,15 @@ pub(crate) fn views() -> Views {
 
 /// A controller process over these views.
 pub(crate) fn instance_over(views: &Views, connection: &Connection) -> Process {
+    instance_within(views, connection, |reconciler| reconciler)
+}
+
+/// As [`instance_over`], with its reconciler of workspaces within another.
+pub(crate) fn instance_within<R: otctl_kit::reconciler::Reconciler>(
+    views: &Views,
+    connection: &Connection,
+    within: impl FnOnce(Reconciler) -> R,
+) -> Process {
     let site = Arc::new(site());
     let clock = Arc::new(connection.clock.clone());
     let policy = PolicySource {
@@ -119,7 +128,7 @@ pub(crate) fn instance_over(views: &Views, connection: &Connection) -> Process {
     wire_workspaces(&waking(&of_workspaces), views);
     let loops = vec![
         Loop::of(queue, connection, &of_queue),
-        Loop::of(workspaces, connection, &of_workspaces),
+        Loop::of(within(workspaces), connection, &of_workspaces),
     ];
     Process { feeds: feeds(views), loops }
 }

@@ -70,6 +70,17 @@ fn one_controller_in_any_order() {
         five(&sim);
         meanwhile(&mut sim);
         expect_the_end(&sim);
+    }
+}
+
+/// One that has not seen that it ended a turn may make something of it once more; the driver waits for that.
+#[test]
+fn one_controller_that_sees_its_own_writes_makes_nothing_outside_of_a_turn() {
+    for order in orders() {
+        let mut sim = world_of(2, order).reading_own_writes();
+        five(&sim);
+        meanwhile(&mut sim);
+        expect_the_end(&sim);
         expect_sound(&sim);
     }
 }

@@ -1,20 +1,23 @@
 //! What goes: children of entries that were removed, and everything when the workspace is deleted.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use kube::ResourceExt;
+use kube::{Resource, ResourceExt};
 use otctl_kit::plan::Write;
 use otctl_types::Workspace;
 
+use super::Works;
 use super::write::{delete, delete_after_pods, finalize, stays};
-use super::{Works, own_policy};
-use crate::kin::{self, Wanted};
+use crate::family::{ChildKind, Family};
+use crate::kin;
 use crate::workspace::observe::Observed;
 
 impl Works<'_> {
     /// Children of entries that are not in the spec any more.
     pub(super) fn removals(&self) -> Vec<Write> {
         let because = "its entry was removed";
-        let mut writes = of_workloads(self.observed, &kin::of_children(self.workspace), because);
+        let mut writes = of_workloads(self.observed, &self.observed.needs.family, because);
         let is_left = |claim: &&PersistentVolumeClaim| {
             stays(*claim) && kin::entry_of_claim(self.workspace, &claim.name_any()).is_none()
         };
@@ -25,29 +28,24 @@ impl Works<'_> {
 }
 
 /// The deletions of machines, Deployments and Services that are not among those to keep.
-fn of_workloads(observed: &Observed, keep: &Wanted, because: &'static str) -> Vec<Write> {
-    let machines = observed.machines.iter().map(|it| &**it).filter(|it| stays(*it));
-    let machines = machines.filter(|it| !keep.machines.contains(&it.name_any()));
-    let mut writes: Vec<Write> = machines.map(|it| delete(it, because)).collect();
-    let deployments = observed.deployments.iter().map(|it| &**it).filter(|it| stays(*it));
-    let deployments = deployments.filter(|it| !keep.deployments.contains(&it.name_any()));
-    writes.extend(deployments.map(|it| delete_after_pods(it, because)));
-    let services = observed.services.iter().map(|it| &**it).filter(|it| stays(*it));
-    let services = services.filter(|it| !keep.services.contains(&it.name_any()));
-    writes.extend(services.map(|it| delete(it, because)));
-    writes
+fn of_workloads(observed: &Observed, keep: &Family, because: &'static str) -> Vec<Write> {
+    let machines = left(&observed.machines, ChildKind::VirtualMachine, keep);
+    let deployments = left(&observed.deployments, ChildKind::Deployment, keep);
+    let services = left(&observed.services, ChildKind::Service, keep);
+    machines
+        .map(|it| delete(it, because))
+        .chain(deployments.map(|it| delete_after_pods(it, because)))
+        .chain(services.map(|it| delete(it, because)))
+        .collect()
 }
 
-/// Whether a workspace is deleted, and its policy is to outlive its pods.
-pub fn takes_leave(observed: &Observed) -> bool {
-    let mut workspace = observed.workspace.iter();
-    let is_leaving = workspace.any(|workspace| workspace.metadata.deletion_timestamp.is_some());
-    is_leaving && observed.has_finalizer() && observed.is_served()
-}
-
-/// Whether nothing is seen of a workspace that goes any more but its policy.
-pub fn awaits_last_pod(observed: &Observed) -> bool {
-    takes_leave(observed) && observed.is_within_reach() && !observed.has_workloads()
+fn left<'a, K: Resource>(
+    children: &'a [Arc<K>],
+    kind: ChildKind,
+    keep: &'a Family,
+) -> impl Iterator<Item = &'a K> {
+    let staying = children.iter().map(|it| &**it).filter(|it| stays(*it));
+    staying.filter(move |it| !keep.wants(kind, &it.name_any()))
 }
 
 /// The deletions of a workspace that goes: workloads and Services; when no pod is left, the policy, and the finalizer. In a
@@ -60,9 +58,9 @@ pub(super) fn departure(workspace: &Workspace, observed: &Observed) -> Vec<Write
         return vec![finalize(workspace, false, "nothing of it can be seen to any more")];
     }
     let because = "its workspace is being deleted";
-    let mut writes = of_workloads(observed, &Wanted::default(), because);
+    let mut writes = of_workloads(observed, &Family::default(), because);
     if observed.are_pods_gone {
-        let policy = own_policy(observed).filter(|it| stays(*it));
+        let policy = observed.own_policy().filter(|it| stays(*it));
         writes.extend(policy.map(|it| delete(it, "the last pod is gone")));
         writes.push(finalize(workspace, false, "nothing is left that must not outlive its policy"));
     }
