@@ -17,6 +17,7 @@ mod life;
 mod measured;
 mod orders;
 mod queue;
+mod shares;
 mod strangers;
 mod suspend;
 mod writes;

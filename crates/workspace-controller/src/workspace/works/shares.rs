@@ -10,7 +10,7 @@ use otctl_kit::cluster::erase;
 use otctl_kit::plan::{Action, Write};
 use otctl_types::VMDiskImage;
 use otctl_types::names::MADE_BY_ANNOTATION;
-use otctl_types::workspace::{ImageRetention, VirtualMachine as MachineEntry};
+use otctl_types::workspace::ImageRetention;
 
 use super::Works;
 use super::write::{delete_as_seen, establish, stays};
@@ -23,40 +23,51 @@ impl Works<'_> {
     /// Images are made in a turn, or for entries that had one. A share is kept from the first pass on: whoever waits for an
     /// image uses it.
     pub(super) fn images(&self) -> Vec<Write> {
-        let mut seen = BTreeSet::new();
-        let named = self.workspace.spec.virtual_machines.iter();
-        let once = named.filter(|entry| seen.insert(&entry.spec.vm_disk_image_name));
-        let kept = once.filter_map(|entry| self.image(entry));
+        let entries = self.workspace.spec.virtual_machines.iter();
+        let named: BTreeSet<&str> = entries.map(|it| it.spec.vm_disk_image_name.as_str()).collect();
+        let kept = named.into_iter().filter_map(|name| self.image(name));
         let left = self.observed.former_images.iter().filter(|image| stays(&***image));
         kept.chain(left.map(|image| self.unshare(image, "no entry names it any more"))).collect()
     }
 
     /// The image is made, or this workspace's share in it put as `imageRetention` says.
-    fn image(&self, entry: &MachineEntry) -> Option<Write> {
-        let (needs, name) = (&self.observed.needs, &entry.spec.vm_disk_image_name);
-        let disk = needs.disks.get(&entry.name)?;
-        let Some(image) = needs.images.get(name) else {
-            return (*disk == Disk::ToMake).then(|| self.make(name)).flatten();
-        };
+    fn image(&self, name: &str) -> Option<Write> {
+        let needs = &self.observed.needs;
+        let Some(image) = needs.images.get(name) else { return self.make(name) };
         if !stays(&**image) || !children::image::is_made_by_workspace(image) {
             return None;
         }
         match (needs.takes_along(self.workspace, name), owns(self.workspace, image)) {
             // It uses no image that is another than it asks for.
-            (true, false) => (!matches!(disk, Disk::Differs(_))).then(|| self.share(image)),
+            (true, false) => self.uses(name).then(|| self.share(image)),
             (false, true) => Some(self.unshare(image, "its images are retained")),
             (true, true) | (false, false) => None,
         }
     }
 
-    /// Not while the workspace is suspended: a download is work.
+    /// Where an entry waits for it: others of that name may have their disks already. Not while the workspace is suspended:
+    /// a download is work.
     fn make(&self, name: &str) -> Option<Write> {
-        let entry = parts::recipe(self.workspace, name)?;
-        if self.is_stopped || !self.active.contains(entry.name.as_str()) {
+        let is_awaited =
+            |entry: &str, disk: &Disk| *disk == Disk::ToMake && self.active.contains(entry);
+        if self.is_stopped || !self.disks(name).any(|(entry, disk)| is_awaited(entry, disk)) {
             return None;
         }
-        let image = children::image::image(&self.facts, entry)?;
+        let image = children::image::image(&self.facts, parts::recipe(self.workspace, name)?)?;
         Some(establish(&image, "there is none of that name, and its entry says how it is made"))
+    }
+
+    fn uses(&self, name: &str) -> bool {
+        self.disks(name).any(|(_, disk)| !matches!(disk, Disk::Differs(_)))
+    }
+
+    /// What each entry that names an image has of it, by the entry's name.
+    fn disks<'b>(&'b self, name: &'b str) -> impl Iterator<Item = (&'b str, &'b Disk)> {
+        let entries = self.workspace.spec.virtual_machines.iter();
+        let entries = entries.filter(move |entry| entry.spec.vm_disk_image_name == name);
+        entries.filter_map(|entry| {
+            Some((entry.name.as_str(), self.observed.needs.disks.get(&entry.name)?))
+        })
     }
 
     /// The image goes with the last of its owners. Who retains its images owns one as long as somebody else would take it
