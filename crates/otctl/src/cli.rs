@@ -7,12 +7,11 @@ use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
-pub use self::before::Before;
 use self::before::Place;
 use self::objects::EXIT_CODES;
 pub use self::objects::{
     ApplyArgs, ChangeArgs, DescribeArgs, DryRun, GetArgs, Goal, Output, PlaceArgs, ScopeArgs,
-    UntilArgs, WaitArgs,
+    UntilArgs, WaitArgs, WhereArgs,
 };
 
 /// The name that makes a program a sub-command of kubectl.
@@ -23,8 +22,8 @@ const PLUGIN: &str = "kubectl-otctl";
 #[command(name = "otctl", version = otctl_kit::args::version(), arg_required_else_help = true)]
 pub struct Cli {
     /// Where, of what is said in front of the command.
-    #[command(flatten)]
-    pub before: Before,
+    #[command(flatten, next_help_heading = "Where, before a command or after it")]
+    pub before: WhereArgs,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -136,21 +135,19 @@ pub struct UpArgs {
     pub container_images: Vec<String>,
 }
 
-/// What of the queue to show, and how.
+/// What of the queue to show, and how. A queue is of all namespaces, and so is what is shown unless one is named.
 #[derive(Debug, Clone, Default, clap::Args)]
+#[command(
+    mut_arg("namespace", |it| it.help("Only what is in this namespace, or is made there; positions count all")),
+    mut_arg("all_namespaces", |it| it.help("All namespaces, as without it")),
+)]
 pub struct QueueArgs {
     /// Only this queue; without it all that there are.
     #[arg(value_enum, ignore_case = true, value_name = "QUEUE")]
     pub queue: Option<QueueName>,
-    /// The cluster.
+    /// Where.
     #[command(flatten)]
-    pub cluster: ClusterArgs,
-    /// Only what is in this namespace, or is made there; positions count all.
-    #[arg(long, short, value_name = "NAMESPACE")]
-    pub namespace: Option<String>,
-    /// All namespaces, as without it.
-    #[arg(long, short = 'A', conflicts_with = "namespace")]
-    pub all_namespaces: bool,
+    pub place: WhereArgs,
     /// Also show what is ready or has failed, and workspaces that are in no queue.
     #[arg(long, short = 'a')]
     pub all: bool,
@@ -216,16 +213,14 @@ impl Command {
     /// What of it says where.
     fn place(&mut self) -> Place<'_> {
         match self {
-            Self::Get(args) => args.scope.place(),
-            Self::Describe(args) => args.scope.place(),
-            Self::Wait(args) => args.scope.place(),
-            Self::Retry(args) | Self::Suspend(args) | Self::Resume(args) => args.scope.place(),
-            Self::Apply(args) => args.place.place(),
-            Self::Queue(args) => Place {
-                cluster: Some(&mut args.cluster),
-                namespace: Some(&mut args.namespace),
-                all_namespaces: Some(&mut args.all_namespaces),
-            },
+            Self::Get(args) => args.scope.place.as_mut(),
+            Self::Describe(args) => args.scope.place.as_mut(),
+            Self::Wait(args) => args.scope.place.as_mut(),
+            Self::Retry(args) | Self::Suspend(args) | Self::Resume(args) => {
+                args.scope.place.as_mut()
+            }
+            Self::Apply(args) => args.place.as_mut(),
+            Self::Queue(args) => args.place.as_mut(),
             Self::Crds(args) => Place { cluster: Some(&mut args.cluster), ..Place::default() },
             Self::Demo(_)
             | Self::Up(_)

@@ -1,5 +1,6 @@
 //! Queues as rows: what runs, what waits and in which order, and what has ended; here that of images, in
-//! [`workspaces`] that of workspaces. Pure; positions are computed from the objects, since nobody writes them: a write per waiting image would cost more than the waiting.
+//! [`workspaces`] that of workspaces. Pure; positions are computed from the objects, since nobody writes them: a write per
+//! waiting image would cost more than the waiting.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -116,7 +116,7 @@ fn expect_sense(
     let is_named = selections.iter().any(|selection| !selection.names.is_empty());
     let wrong = match (is_named, &scope.selector) {
         (true, Some(_)) => "name objects or select them with -l, not both",
-        (true, None) if scope.all_namespaces => {
+        (true, None) if scope.place.all_namespaces => {
             "a name is looked for in one namespace: leave -A out"
         }
         (false, None) if unnamed == Unnamed::Selected => {
@@ -133,7 +133,7 @@ async fn named(
     name: &str,
     scope: &ScopeArgs,
 ) -> anyhow::Result<Found> {
-    let namespace = scope.namespace.as_ref().unwrap_or(&cluster.namespace);
+    let namespace = scope.place.namespace.as_ref().unwrap_or(&cluster.namespace);
     let read = kind.api(&cluster.client, Some(namespace)).get(name).await;
     let object = read.map_err(|error| cluster.explained(error)).with_context(|| {
         let place = if kind.is_namespaced() {
@@ -163,10 +163,10 @@ async fn list(
     kind: &'static dyn Kind,
     scope: &ScopeArgs,
 ) -> Result<Vec<Found>, kube::Error> {
-    let namespace = scope.namespace.as_ref().unwrap_or(&cluster.namespace);
+    let namespace = scope.place.namespace.as_ref().unwrap_or(&cluster.namespace);
     let api = kind.api(
         &cluster.client,
-        Some(namespace).filter(|_| !scope.all_namespaces).map(String::as_str),
+        Some(namespace).filter(|_| !scope.place.all_namespaces).map(String::as_str),
     );
     let mut page = ListParams::default().limit(PAGE);
     page.label_selector.clone_from(&scope.selector);
@@ -192,6 +192,7 @@ fn found(kind: &'static dyn Kind, mut object: DynamicObject) -> Found {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::WhereArgs;
 
     fn words(line: &str) -> Vec<String> {
         line.split_whitespace().map(str::to_owned).collect()
@@ -233,9 +234,8 @@ mod tests {
     fn a_name_is_in_one_namespace_and_nothing_is_changed_unnamed() {
         let wrong = |line: &str, all: bool, selector: Option<&str>, unnamed| {
             let scope = ScopeArgs {
-                all_namespaces: all,
+                place: WhereArgs { all_namespaces: all, ..WhereArgs::default() },
                 selector: selector.map(str::to_owned),
-                ..ScopeArgs::default()
             };
             expect_sense(&selections(&words(line)).unwrap(), &scope, unnamed).err().map(|it| it.0)
         };

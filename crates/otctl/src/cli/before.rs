@@ -5,22 +5,7 @@
 use clap::CommandFactory as _;
 use clap::error::ErrorKind;
 
-use super::{Cli, ClusterArgs};
-
-/// Where, for whoever says it first.
-#[derive(Debug, Clone, Default, clap::Args)]
-#[command(next_help_heading = "Where, before a command or after it")]
-pub struct Before {
-    /// The cluster.
-    #[command(flatten)]
-    pub cluster: ClusterArgs,
-    /// Namespace; without it that of the kubeconfig's context.
-    #[arg(long, short, value_name = "NAMESPACE")]
-    pub namespace: Option<String>,
-    /// All namespaces.
-    #[arg(long, short = 'A', conflicts_with = "namespace")]
-    pub all_namespaces: bool,
-}
+use super::{Cli, ClusterArgs, WhereArgs};
 
 /// What a command can be told of where; nothing of what it does not know.
 #[derive(Debug, Default)]
@@ -43,8 +28,8 @@ impl Cli {
     }
 }
 
-fn tell(before: Before, place: Place<'_>) -> Result<(), Refusal> {
-    let Before { cluster, namespace, all_namespaces } = before;
+fn tell(before: WhereArgs, place: Place<'_>) -> Result<(), Refusal> {
+    let WhereArgs { cluster, namespace, all_namespaces } = before;
     let (kubeconfig, context) = match place.cluster {
         Some(place) => (Some(&mut place.kubeconfig), Some(&mut place.context)),
         None => (None, None),

@@ -19,9 +19,9 @@ it is 3.";
 /// How long is waited unless somebody says otherwise.
 const TIMEOUT: &str = "30m";
 
-/// Which objects, of those that are named.
+/// Where to look.
 #[derive(Debug, Clone, Default, clap::Args)]
-pub struct ScopeArgs {
+pub struct WhereArgs {
     /// The cluster.
     #[command(flatten)]
     pub cluster: ClusterArgs,
@@ -31,20 +31,28 @@ pub struct ScopeArgs {
     /// All namespaces.
     #[arg(long, short = 'A', conflicts_with = "namespace")]
     pub all_namespaces: bool,
-    /// Only objects with these labels, such as `lab=151,tier!=test`.
-    #[arg(long, short = 'l', value_name = "SELECTOR")]
-    pub selector: Option<String>,
 }
 
-impl ScopeArgs {
-    /// What of it says where.
-    pub(super) fn place(&mut self) -> Place<'_> {
+impl WhereArgs {
+    /// All that can be said of it in front of a command.
+    pub(super) fn as_mut(&mut self) -> Place<'_> {
         Place {
             cluster: Some(&mut self.cluster),
             namespace: Some(&mut self.namespace),
             all_namespaces: Some(&mut self.all_namespaces),
         }
     }
+}
+
+/// Which objects, of those that are named.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct ScopeArgs {
+    /// Where they are.
+    #[command(flatten)]
+    pub place: WhereArgs,
+    /// Only objects with these labels, such as `lab=151,tier!=test`.
+    #[arg(long, short = 'l', value_name = "SELECTOR")]
+    pub selector: Option<String>,
 }
 
 /// What to list, and how.
@@ -193,7 +201,7 @@ pub struct PlaceArgs {
 
 impl PlaceArgs {
     /// What of it says where.
-    pub(super) fn place(&mut self) -> Place<'_> {
+    pub(super) fn as_mut(&mut self) -> Place<'_> {
         Place {
             cluster: Some(&mut self.cluster),
             namespace: Some(&mut self.namespace),

@@ -8,7 +8,7 @@ use crate::{client, out};
 
 /// Prints a tree for each object.
 pub(crate) async fn run(args: &DescribeArgs) -> anyhow::Result<ExitCode> {
-    let cluster = client::connect(&args.scope.cluster).await?;
+    let cluster = client::connect(&args.scope.place.cluster).await?;
     let found = selection::find(&cluster, &args.objects, &args.scope, Unnamed::All).await?;
     for (index, one) in found.iter().enumerate() {
         if index > 0 {

@@ -15,7 +15,7 @@ use crate::selection::{self, Unnamed};
 
 /// Prints what was found.
 pub(crate) async fn run(args: &GetArgs) -> anyhow::Result<ExitCode> {
-    let cluster = client::connect(&args.scope.cluster).await?;
+    let cluster = client::connect(&args.scope.place.cluster).await?;
     let found = if args.objects.is_empty() {
         selection::everything(&cluster, &args.scope).await?
     } else {
@@ -64,10 +64,13 @@ fn nothing(args: &GetArgs, default: &str) -> String {
     let kinds: Option<Vec<_>> = args.objects.iter().map(kind).collect();
     let is_anywhere =
         |kinds: Vec<&dyn Kind>| !kinds.is_empty() && !kinds.iter().any(|kind| kind.is_namespaced());
-    if args.scope.all_namespaces || kinds.is_some_and(is_anywhere) {
+    if args.scope.place.all_namespaces || kinds.is_some_and(is_anywhere) {
         return "nothing found".to_owned();
     }
-    format!("nothing found in namespace '{}'", args.scope.namespace.as_deref().unwrap_or(default))
+    format!(
+        "nothing found in namespace '{}'",
+        args.scope.place.namespace.as_deref().unwrap_or(default)
+    )
 }
 
 /// What stands in a column.
@@ -85,7 +88,7 @@ fn table(found: &[Found], args: &GetArgs, now: Timestamp) -> String {
 
 fn columns(found: &[Found], args: &GetArgs) -> Vec<(&'static str, Cell)> {
     let mut columns: Vec<(&str, Cell)> = Vec::new();
-    if args.scope.all_namespaces {
+    if args.scope.place.all_namespaces {
         columns.push(("NAMESPACE", |found, _, _| {
             or_dash(&found.object.namespace().unwrap_or_default())
         }));
@@ -134,7 +137,7 @@ fn or_dash(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::ScopeArgs;
+    use crate::cli::{ScopeArgs, WhereArgs};
     use crate::kind;
 
     fn image(name: &str, status: &Value) -> Found {
@@ -183,7 +186,8 @@ mod tests {
 
     #[test]
     fn wide_and_all_namespaces_have_more_columns() {
-        let scope = ScopeArgs { all_namespaces: true, ..ScopeArgs::default() };
+        let place = WhereArgs { all_namespaces: true, ..WhereArgs::default() };
+        let scope = ScopeArgs { place, ..ScopeArgs::default() };
         let args = GetArgs { scope, output: Some(Output::Wide), ..GetArgs::default() };
         assert_eq!(shown(&args)[0], "NAMESPACE NAME READY PHASE REASON PROGRESS AGE MESSAGE");
         assert_eq!(shown(&args)[1], "lab queued False Queued SlotsBusy 25% 1h waits for a slot");

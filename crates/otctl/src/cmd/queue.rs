@@ -15,7 +15,7 @@ use crate::{client, out};
 
 /// Shows the queues: once, or as they change.
 pub(crate) async fn run(args: &QueueArgs) -> anyhow::Result<ExitCode> {
-    let cluster = client::connect(&args.cluster).await?;
+    let cluster = client::connect(&args.place.cluster).await?;
     let mut live =
         Live::open(&cluster.client, args.queue).await.with_context(|| cluster.address.clone())?;
     match args.output {
@@ -82,11 +82,11 @@ fn asked_for(queues: Queues, args: &QueueArgs) -> Queues {
 }
 
 fn is_here(row: &Row, args: &QueueArgs) -> bool {
-    args.namespace.as_ref().is_none_or(|namespace| *namespace == row.namespace)
+    args.place.namespace.as_ref().is_none_or(|namespace| *namespace == row.namespace)
 }
 
 fn is_made_here(row: &workspaces::Row, args: &QueueArgs) -> bool {
-    args.namespace.is_none() || args.namespace == row.namespace
+    args.place.namespace.is_none() || args.place.namespace == row.namespace
 }
 
 fn json(queues: &Queues) -> anyhow::Result<String> {
@@ -173,6 +173,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::cli::WhereArgs;
     use crate::queue::{Counts, Table};
 
     fn counts(waiting: usize, failed: usize) -> Counts {
@@ -224,7 +225,10 @@ mod tests {
             (format!("vmdiskimages: {failed}"), "workspaces: 0 of 4 active, 1 waiting");
         let both = Queues { images: Some(images()), workspaces: Some(workspaces()) };
         check(both.clone(), &all, &[&first, IMAGES, "", second, WORKSPACES, shop]);
-        let elsewhere = QueueArgs { namespace: Some("other".to_owned()), ..all };
+        let elsewhere = QueueArgs {
+            place: WhereArgs { namespace: Some("other".to_owned()), ..WhereArgs::default() },
+            ..all
+        };
         check(both, &elsewhere, &[&first, IMAGES, "", second, WORKSPACES]);
     }
 

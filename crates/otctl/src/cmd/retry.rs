@@ -16,7 +16,7 @@ use crate::selection::{self, Unnamed};
 
 /// Asks again, and says what that gave.
 pub(crate) async fn run(args: &ChangeArgs) -> anyhow::Result<ExitCode> {
-    let cluster = client::connect(&args.scope.cluster).await?;
+    let cluster = client::connect(&args.scope.place.cluster).await?;
     let found = selection::find(&cluster, &args.objects, &args.scope, Unnamed::Selected).await?;
     for one in &found {
         match one.kind.retry(&cluster, &one.object).await? {

@@ -23,7 +23,7 @@ pub(crate) enum Wish {
 
 /// Holds objects up, or lets them go on; says which were so already.
 pub(crate) async fn run(args: &ChangeArgs, wish: Wish) -> anyhow::Result<ExitCode> {
-    let cluster = client::connect(&args.scope.cluster).await?;
+    let cluster = client::connect(&args.scope.place.cluster).await?;
     let found = selection::find(&cluster, &args.objects, &args.scope, Unnamed::Selected).await?;
     for one in &found {
         let name = one.reference();

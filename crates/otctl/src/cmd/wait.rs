@@ -24,7 +24,7 @@ const TIMED_OUT: u8 = 4;
 
 /// Waits, and says how each ended.
 pub(crate) async fn run(args: &WaitArgs) -> anyhow::Result<ExitCode> {
-    let cluster = client::connect(&args.scope.cluster).await?;
+    let cluster = client::connect(&args.scope.place.cluster).await?;
     let found = selection::find(&cluster, &args.objects, &args.scope, Unnamed::Selected).await?;
     anyhow::ensure!(!found.is_empty(), "nothing is selected that could be waited for");
     let ended = until(&cluster.client, found, args.until, args.output).await?;
