@@ -34,6 +34,11 @@ impl Direct {
         Self { world: world.clone(), trouble: Mutex::default() }
     }
 
+    /// The cluster that answers.
+    pub(crate) fn world(&self) -> &World {
+        &self.world
+    }
+
     /// The request after so many others is lost, or its answer is.
     pub(crate) fn be_in_trouble(&self, others: usize, is_carried_out: bool) {
         self.trouble(Some(Trouble { others, is_carried_out }));

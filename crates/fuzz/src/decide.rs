@@ -3,94 +3,17 @@
 //! restart, another controller that takes over. Passes are the product's own, from observe to commit, against the
 //! in-memory world.
 
-pub(crate) mod choices;
 mod controller;
 pub(crate) mod objects;
 mod people;
 mod promises;
 
-use std::time::Duration;
-
-use testbed::World;
-use testbed::clock::VirtualClock;
-
-use choices::Choices;
-use controller::Controller;
-use promises::Promises;
-
-/// Things that happen before everybody comes to rest.
-const STEPS: usize = 24;
-/// Looks at the same cluster after which nothing is written any more.
-const LOOKS: usize = 24;
+use controller::Images;
 
 /// Whatever was there and whatever happens: what `promises` says of every write, and rest in the end.
 ///
 /// # Panics
 /// When it is not so.
 pub fn check(input: &[u8]) {
-    let mut choices = Choices::new(input);
-    let clock = VirtualClock::default();
-    let world = World::new(&clock);
-    objects::populate(&world, &mut choices);
-    let mut pair = [Controller::new(&world, &clock), Controller::new(&world, &clock)];
-    let mut promises = Promises::of(&world);
-    for _ in 0..STEPS {
-        if choices.are_over() {
-            break;
-        }
-        step(&world, &clock, &mut pair, &mut choices);
-        promises.check(&world);
-    }
-    let [controller, _] = &mut pair;
-    controller.be_out_of_trouble();
-    rest(&world, controller, &mut promises);
-}
-
-/// The first of the pair acts. The other one has seen what was there when it started, and acts when they change places.
-fn step(
-    world: &World,
-    clock: &VirtualClock,
-    pair: &mut [Controller; 2],
-    choices: &mut Choices<'_>,
-) {
-    match choices.byte() {
-        240..=243 => pair[0] = Controller::new(world, clock),
-        244..=247 => pair.swap(0, 1),
-        what @ 248.. => pair[0].be_in_trouble(usize::from(what % 4), what >= 252),
-        what => go_on(world, &mut pair[0], what % 10, choices),
-    }
-}
-
-fn go_on(world: &World, controller: &mut Controller, what: u8, choices: &mut Choices<'_>) {
-    match what {
-        0..=3 => controller.pass(choices.below(5)),
-        4 => controller.hear_one(choices.below(9)),
-        5 => controller.hear_all(),
-        6 => {
-            let acts = world.acts();
-            if let Some(act) = acts.get(choices.below(acts.len().max(1))) {
-                world.perform(act);
-            }
-        }
-        7 => {
-            let seconds = [1, 40, 700, 4000, 90_000][choices.below(5)];
-            world.clock().advance(Duration::from_secs(seconds));
-        }
-        8 => controller.be_told(choices),
-        _ => people::act(world, choices),
-    }
-}
-
-/// With nothing new to see and the clock standing still, looking again writes nothing.
-fn rest(world: &World, controller: &mut Controller, promises: &mut Promises) {
-    for _ in 0..LOOKS {
-        let before = world.revision();
-        controller.hear_all();
-        controller.pass_all();
-        promises.check(world);
-        if world.revision() == before {
-            return;
-        }
-    }
-    panic!("it does not come to rest: {}", promises.last_writes(world));
+    crate::controller::check::<Images>(input);
 }

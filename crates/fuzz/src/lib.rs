@@ -22,11 +22,15 @@
 //! name begins with `found-` is an input that once broke something, as the fuzzer left it.
 
 pub mod answer;
+mod choices;
 mod cluster;
+mod controller;
 pub mod decide;
 pub mod duration;
 pub mod image;
+mod people;
 pub mod policy;
+mod promises;
 pub mod quantity;
 pub mod report;
 mod schema;

@@ -10,7 +10,6 @@ use diskimage_controller::progress::Answer;
 use diskimage_controller::queue::{PolicySource, Queue, queue};
 use diskimage_controller::views::{Views, queue_key};
 use otctl_kit::cluster::Cluster;
-use otctl_kit::reconciler::Reconciler;
 use otctl_kit::store::Key;
 use otctl_types::names::{DEFAULT_NAMESPACE, DEFAULT_POLICY_NAME};
 use serde_json::json;
@@ -18,22 +17,30 @@ use testbed::check::Linted;
 use testbed::clock::VirtualClock;
 use testbed::{Feed, World};
 
-use super::choices::Choices;
-use crate::cluster::{Direct, make};
+use super::objects;
+use super::people;
+use super::promises::Promises;
+use crate::choices::Choices;
+use crate::cluster::Direct;
+use crate::controller::{Controller, Process};
+use crate::people::{let_act, let_time_pass};
 
-pub(super) struct Controller {
-    world: World,
-    clock: VirtualClock,
-    direct: Arc<Direct>,
-    feeds: Vec<Feed>,
+pub(super) struct Images {
+    process: Process,
     queue: Linted<Queue>,
     image: Linted<Image>,
     talk: Correspondence,
 }
 
-impl Controller {
-    /// Started just now: it has seen what is there.
-    pub(super) fn new(world: &World, clock: &VirtualClock) -> Self {
+impl Controller for Images {
+    const STEPS: usize = 24;
+    type Promises = Promises;
+
+    fn populate(world: &World, choices: &mut Choices<'_>) {
+        objects::populate(world, choices);
+    }
+
+    fn new(world: &World, clock: &VirtualClock) -> Self {
         let direct = Arc::new(Direct::new(world));
         let cluster: Arc<dyn Cluster> = direct.clone();
         let (views, talk) = (Views::default(), Correspondence::default());
@@ -43,71 +50,49 @@ impl Controller {
         };
         let queue = queue(views.clone(), cluster.clone(), policy, Arc::new(clock.clone()));
         let settings = Arc::new(Args::parse_from(["diskimage-controller"]).settings);
-        let image = Image::new(views.clone(), cluster.clone(), settings, talk.clone());
-        let mut feeds = vec![
-            Feed::new(&views.images),
-            Feed::new(&views.queues),
-            Feed::new(&views.policies),
-            Feed::new(&views.jobs),
-            Feed::new(&views.pods),
-            Feed::new(&views.claims),
-            Feed::new(&views.snapshots),
-            Feed::new(&views.storage_classes),
-            Feed::new(&views.snapshot_classes),
-        ];
-        feeds.iter_mut().for_each(|feed| feed.relist(world));
-        let (world, clock) = (world.clone(), clock.clone());
-        let (queue, image) = (Linted(queue), Linted(image));
-        Self { world, clock, direct, feeds, queue, image, talk }
+        let image = Image::new(views.clone(), cluster, settings, talk.clone());
+        let process = Process::new(clock, direct, feeds(&views));
+        Self { process, queue: Linted(queue), image: Linted(image), talk }
     }
 
+    fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    fn pass_all(&self) {
+        self.process.pass(&self.queue, &queue_key());
+        self.images().iter().for_each(|key| self.process.pass(&self.image, key));
+    }
+
+    fn go_on(&mut self, what: u8, choices: &mut Choices<'_>) {
+        match what % 10 {
+            0..=3 => self.pass(choices.below(5)),
+            4 => self.process.hear_one(choices.below(9)),
+            5 => self.process.hear_all(),
+            6 => let_act(&self.process.world, choices),
+            7 => let_time_pass(&self.process.world, choices),
+            8 => self.be_told(choices),
+            _ => people::act(&self.process.world, choices),
+        }
+    }
+}
+
+impl Images {
     /// Of the queue, or of one of the images.
-    pub(super) fn pass(&self, which: usize) {
+    fn pass(&self, which: usize) {
         match which.checked_sub(1).and_then(|at| self.images().into_iter().nth(at)) {
-            Some(key) => self.make(&self.image, &key),
-            None => self.make(&self.queue, &queue_key()),
+            Some(key) => self.process.pass(&self.image, &key),
+            None => self.process.pass(&self.queue, &queue_key()),
         }
-    }
-
-    pub(super) fn pass_all(&self) {
-        self.make(&self.queue, &queue_key());
-        for key in self.images() {
-            self.make(&self.image, &key);
-        }
-    }
-
-    fn make<R: Reconciler>(&self, reconciler: &R, key: &Key) {
-        make(reconciler, &*self.direct, key, &self.clock);
     }
 
     fn images(&self) -> Vec<Key> {
-        let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
-        let images =
-            self.world.list("VMDiskImage").into_iter().map(|image| image["metadata"].clone());
-        images.map(|meta| Key::new(&text(&meta["namespace"]), &text(&meta["name"]))).collect()
-    }
-
-    pub(super) fn hear_one(&mut self, which: usize) {
-        self.feeds[which].deliver(&self.world);
-    }
-
-    pub(super) fn hear_all(&mut self) {
-        self.feeds.iter_mut().for_each(|feed| feed.deliver_all(&self.world));
-    }
-
-    /// The request after so many others is lost, or its answer is.
-    pub(super) fn be_in_trouble(&self, others: usize, is_carried_out: bool) {
-        self.direct.be_in_trouble(others, is_carried_out);
-    }
-
-    /// Every request is answered again.
-    pub(super) fn be_out_of_trouble(&self) {
-        self.direct.be_out_of_trouble();
+        self.process.keys("VMDiskImage")
     }
 
     /// An import tells how far it is, or says nothing.
-    pub(super) fn be_told(&self, choices: &mut Choices<'_>) {
-        let jobs = self.world.list("Job");
+    fn be_told(&self, choices: &mut Choices<'_>) {
+        let jobs = self.process.world.list("Job");
         let Some(job) = jobs.get(choices.below(jobs.len().max(1))) else { return };
         let progress = json!({
             "phase": choices.of(&["Fetching", "Verifying", "Converting", "Done"]),
@@ -123,4 +108,19 @@ impl Controller {
         };
         self.talk.book.note(job["metadata"]["uid"].as_str().unwrap_or_default(), answer);
     }
+}
+
+/// Watches as the product has them.
+fn feeds(views: &Views) -> Vec<Feed> {
+    vec![
+        Feed::new(&views.images),
+        Feed::new(&views.queues),
+        Feed::new(&views.policies),
+        Feed::new(&views.jobs),
+        Feed::new(&views.pods),
+        Feed::new(&views.claims),
+        Feed::new(&views.snapshots),
+        Feed::new(&views.storage_classes),
+        Feed::new(&views.snapshot_classes),
+    ]
 }

@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use testbed::{World, builders};
 
 use self::memory::Memory;
-use super::choices::Choices;
+use crate::choices::Choices;
 use crate::schema;
 
 const OURS: &str = "pelotech.ot/v1alpha1";

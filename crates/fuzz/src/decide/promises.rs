@@ -2,7 +2,7 @@
 //! slot above the limit, one import at a time and on record before it runs, no copy deleted that is the only one, every
 //! status within the bounds of its schema.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use diskimage_controller::children::claim::is_finished;
 use diskimage_controller::names::{self, JobRole, attempt_number};
@@ -13,59 +13,30 @@ use otctl_types::VMDiskImage;
 use otctl_types::names::{IMAGE_QUEUE, OWNER_LABEL, ROLE_LABEL};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use testbed::World;
 use testbed::world::{Id, Verb, Version};
 
-use crate::cluster::CONTROLLER;
+use crate::promises::{Seen, controller, items, text};
 use crate::schema;
 
 /// Kinds that are made for an image and owned by it.
 const CHILDREN: [&str; 3] = ["Job", "PersistentVolumeClaim", "VolumeSnapshot"];
 
 /// The cluster as it was at the last look, and what the controller has made since it started.
+#[derive(Default)]
 pub(super) struct Promises {
-    seen: usize,
-    live: BTreeMap<Id, Value>,
+    seen: Seen,
     /// UIDs of import Jobs.
     made: BTreeSet<String>,
 }
 
-impl Promises {
-    pub(super) fn of(world: &World) -> Self {
-        let mut promises = Self { seen: 0, live: BTreeMap::new(), made: BTreeSet::new() };
-        promises.check(world);
-        promises
-    }
-
-    /// Looks at everything that was written since the last look.
-    pub(super) fn check(&mut self, world: &World) {
-        let news = world.history(|history| history[self.seen..].to_vec());
-        self.seen += news.len();
-        for version in news {
-            if version.by == CONTROLLER {
-                self.check_write(&version);
-            }
-            if version.is_removal() {
-                self.live.remove(&version.id);
-            } else {
-                self.live.insert(version.id, version.object);
-            }
-        }
-    }
-
-    pub(super) fn last_writes(&self, world: &World) -> String {
-        let line = |version: &Version| {
-            format!("{:?} {} {}", version.verb, version.id, version.object["status"])
-        };
-        world.history(|history| {
-            let ours = history.iter().rev().filter(|version| version.by == CONTROLLER);
-            ours.take(4).map(line).collect::<Vec<_>>().join("; ")
-        })
+impl crate::promises::Promises for Promises {
+    fn seen(&mut self) -> &mut Seen {
+        &mut self.seen
     }
 
     fn check_write(&mut self, version: &Version) {
         let (id, object) = (&version.id, &version.object);
-        let before = self.live.get(id);
+        let before = self.seen.live.get(id);
         match (id.kind.as_str(), version.verb) {
             ("VMDiskImage" | "AdmissionQueue", Verb::Status) => self.check_status(version, before),
             ("AdmissionQueue", Verb::Created) | ("Event", _) => {}
@@ -86,7 +57,9 @@ impl Promises {
             (_, verb) => panic!("{id}: {verb:?} is none of the controller's business"),
         }
     }
+}
 
+impl Promises {
     /// What is deleted or changed is controlled by an image of ours: by the UID of one that is there, or as the child of
     /// one that is gone.
     fn check_ours(&self, id: &Id, before: Option<&Value>) {
@@ -149,7 +122,7 @@ impl Promises {
 
     /// Whether something of that image is on record as running, or is there to run.
     fn may_run(&self, uid: &str) -> bool {
-        self.live.iter().any(|(id, object)| match id.kind.as_str() {
+        self.seen.live.iter().any(|(id, object)| match id.kind.as_str() {
             "Job" => controller(object).is_some_and(|owner| text(&owner["uid"]) == uid),
             "Pod" => object["metadata"]["labels"]
                 .as_object()
@@ -171,7 +144,7 @@ impl Promises {
         }
         assert_eq!(job["spec"]["suspend"], json!(true), "{id} was made started");
         let owner = controller(job).map(|owner| owner["uid"].clone());
-        let others = self.live.iter().filter(|(id, other)| {
+        let others = self.seen.live.iter().filter(|(id, other)| {
             let is_made = self.made.contains(text(&other["metadata"]["uid"]));
             id.kind == "Job"
                 && is_made
@@ -197,6 +170,7 @@ impl Promises {
         let open = &image["status"]["openAttempt"];
         assert_eq!(open["jobUID"], job["metadata"]["uid"], "{id} was started and is not on record");
         let queue = self
+            .seen
             .live
             .iter()
             .find(|(id, _)| id.kind == "AdmissionQueue" && id.key.name == IMAGE_QUEUE);
@@ -226,7 +200,7 @@ impl Promises {
         let is_owned = |object: &&Value| {
             controller(object).map(|owner| &owner["uid"]) == Some(&image["metadata"]["uid"])
         };
-        let other = |kind: &str| self.live.get(&Id::new(kind, &id.key)).filter(is_owned);
+        let other = |kind: &str| self.seen.live.get(&Id::new(kind, &id.key)).filter(is_owned);
         let is_ready = |snapshot: &Value| snapshot["status"]["readyToUse"] == json!(true);
         if id.kind == "VolumeSnapshot" {
             let was_copy = before.is_some_and(is_ready);
@@ -247,7 +221,7 @@ impl Promises {
     /// The image that controls an object, if it is there.
     fn owner_of(&self, object: &Value) -> Option<&Value> {
         let uid = text(&controller(object)?["uid"]).to_owned();
-        let mut images = self.live.iter().filter(|(id, _)| id.kind == "VMDiskImage");
+        let mut images = self.seen.live.iter().filter(|(id, _)| id.kind == "VMDiskImage");
         images.find(|(_, image)| text(&image["metadata"]["uid"]) == uid).map(|(_, image)| image)
     }
 }
@@ -260,22 +234,8 @@ fn typed_claim(object: &Value) -> Option<PersistentVolumeClaim> {
     typed(object)
 }
 
-fn controller(object: &Value) -> Option<&Value> {
-    items(&object["metadata"]["ownerReferences"])
-        .iter()
-        .find(|owner| owner["controller"] == json!(true))
-}
-
 fn has_ended(job: &Value) -> bool {
     items(&job["status"]["conditions"]).iter().any(|condition| {
         matches!(text(&condition["type"]), "Complete" | "Failed") && condition["status"] == "True"
     })
-}
-
-fn items(value: &Value) -> &[Value] {
-    value.as_array().map(Vec::as_slice).unwrap_or_default()
-}
-
-fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
 }

@@ -21,21 +21,29 @@ use workspace_controller::views::{Views, queue_key};
 use workspace_controller::workspace::Reconciler;
 use workspace_controller::{Args, slim};
 
-use super::objects::{KUBEVIRT, LABS};
-use crate::cluster::{Direct, make};
+use super::objects::{self, KUBEVIRT, LABS};
+use super::people;
+use super::promises::Promises;
+use crate::choices::Choices;
+use crate::cluster::Direct;
+use crate::controller::{Controller, Process};
+use crate::people::{let_act, let_time_pass};
 
-pub(super) struct Controller {
-    world: World,
-    clock: VirtualClock,
-    direct: Arc<Direct>,
-    feeds: Vec<Feed>,
+pub(super) struct Workspaces {
+    process: Process,
     queue: Linted<Queue>,
-    workspaces: Linted<Reconciler>,
+    workspace: Linted<Reconciler>,
 }
 
-impl Controller {
-    /// Started just now: it has seen what is there.
-    pub(super) fn new(world: &World, clock: &VirtualClock) -> Self {
+impl Controller for Workspaces {
+    const STEPS: usize = 40;
+    type Promises = Promises;
+
+    fn populate(world: &World, choices: &mut Choices<'_>) {
+        objects::populate(world, choices);
+    }
+
+    fn new(world: &World, clock: &VirtualClock) -> Self {
         let direct = Arc::new(Direct::new(world));
         let cluster: Arc<dyn Cluster> = direct.clone();
         let flags = ["workspace-controller", "--default-namespace=labs"];
@@ -47,47 +55,48 @@ impl Controller {
             name: DEFAULT_POLICY_NAME.to_owned(),
         };
         let through = (cluster.clone(), Arc::new(clock.clone()) as _);
-        let queue = Linted(queue(views.clone(), site.clone(), policy, through));
-        let mut feeds = feeds(&views);
-        feeds.iter_mut().for_each(|feed| feed.relist(world));
-        let workspaces = Linted(Reconciler::new(views, cluster, site));
-        Self { world: world.clone(), clock: clock.clone(), direct, feeds, queue, workspaces }
+        let queue = queue(views.clone(), site.clone(), policy, through);
+        let process = Process::new(clock, direct, feeds(&views));
+        let workspace = Reconciler::new(views, cluster, site);
+        Self { process, queue: Linted(queue), workspace: Linted(workspace) }
     }
 
-    /// Of the queue, or of one of the workspaces.
-    pub(super) fn pass(&self, which: usize) {
-        match which.checked_sub(1).and_then(|at| self.workspaces().into_iter().nth(at)) {
-            Some(key) => make(&self.workspaces, &*self.direct, &key, &self.clock),
-            None => make(&self.queue, &*self.direct, &queue_key(), &self.clock),
-        }
+    fn process(&mut self) -> &mut Process {
+        &mut self.process
     }
 
-    pub(super) fn pass_all(&self) {
+    fn pass_all(&self) {
         (0..=self.workspaces().len()).for_each(|which| self.pass(which));
     }
 
+    fn go_on(&mut self, what: u8, choices: &mut Choices<'_>) {
+        match what % 12 {
+            0..=2 => self.pass(choices.below(4)),
+            3 => self.process.hear_one(choices.below(10)),
+            4..=5 => {
+                self.process.hear_all();
+                self.pass_all();
+            }
+            6..=8 => {
+                (0..choices.below(8)).for_each(|_| let_act(&self.process.world, choices));
+            }
+            9 => let_time_pass(&self.process.world, choices),
+            _ => people::act(&self.process.world, choices),
+        }
+    }
+}
+
+impl Workspaces {
+    /// Of the queue, or of one of the workspaces.
+    fn pass(&self, which: usize) {
+        match which.checked_sub(1).and_then(|at| self.workspaces().into_iter().nth(at)) {
+            Some(key) => self.process.pass(&self.workspace, &key),
+            None => self.process.pass(&self.queue, &queue_key()),
+        }
+    }
+
     fn workspaces(&self) -> Vec<Key> {
-        let name = |it: Value| it["metadata"]["name"].as_str().map(str::to_owned);
-        let names = self.world.list("Workspace").into_iter().filter_map(name);
-        names.map(|name| Key::new("", &name)).collect()
-    }
-
-    pub(super) fn hear_one(&mut self, which: usize) {
-        self.feeds[which].deliver(&self.world);
-    }
-
-    pub(super) fn hear_all(&mut self) {
-        self.feeds.iter_mut().for_each(|feed| feed.deliver_all(&self.world));
-    }
-
-    /// The request after so many others is lost, or its answer is.
-    pub(super) fn be_in_trouble(&self, others: usize, is_carried_out: bool) {
-        self.direct.be_in_trouble(others, is_carried_out);
-    }
-
-    /// Every request is answered again.
-    pub(super) fn be_out_of_trouble(&self) {
-        self.direct.be_out_of_trouble();
+        self.process.keys("Workspace")
     }
 }
 

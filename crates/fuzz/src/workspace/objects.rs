@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use testbed::{World, builders};
 use workspace_controller::machines::VirtualMachine;
 
-use crate::decide::choices::Choices;
+use crate::choices::Choices;
 use crate::decide::objects::create;
 use crate::schema;
 

@@ -1,14 +1,12 @@
 //! What people do to a cluster at any moment.
 
-use otctl_kit::plan::Propagation;
-use otctl_kit::store::Key;
-use otctl_types::names::{DEFAULT_NAMESPACE, DEFAULT_POLICY_NAME};
 use otctl_types::{VMDiskImage, Workspace};
 use serde_json::{Value, json};
 use testbed::{Health, World};
 
 use super::objects::{policy, spec, state_of_image};
-use crate::decide::choices::Choices;
+use crate::choices::Choices;
+use crate::people::{any, delete, set_policy};
 
 const CHILDREN: [&str; 5] =
     ["Service", "Deployment", "NetworkPolicy", "VirtualMachine", "PersistentVolumeClaim"];
@@ -26,17 +24,11 @@ const KINDS: [&str; 8] = [
 pub(super) fn act(world: &World, choices: &mut Choices<'_>) {
     match choices.below(7) {
         0 | 1 => edit(world, choices),
-        2 => {
-            let key = Key::new(DEFAULT_NAMESPACE, DEFAULT_POLICY_NAME);
-            let data = policy(choices);
-            if world.get("ConfigMap", &key).is_some() && data.values().all(Value::is_string) {
-                world.edit("ConfigMap", &key, |document| document["data"] = json!(data));
-            }
-        }
+        2 => set_policy(world, &policy(choices)),
         3 => fare(world, choices),
         4 => sync(world, choices),
         5 => tamper(world, choices),
-        _ => delete(world, choices),
+        _ => delete(world, &KINDS, choices),
     }
 }
 
@@ -96,20 +88,4 @@ fn set(object: &mut Value, place: &str, value: Value) {
     if let Some(found) = object.pointer_mut(place) {
         *found = value;
     }
-}
-
-fn delete(world: &World, choices: &mut Choices<'_>) {
-    let kind = choices.of(&KINDS);
-    let how = if choices.one_in(2) { Propagation::Foreground } else { Propagation::Background };
-    if let Some((key, _)) = any(world, kind, choices) {
-        world.delete(kind, &key, how);
-    }
-}
-
-fn any(world: &World, kind: &str, choices: &mut Choices<'_>) -> Option<(Key, Value)> {
-    let all = world.list(kind);
-    let object = all.get(choices.below(all.len().max(1)))?.clone();
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let metadata = &object["metadata"];
-    Some((Key::new(&text(&metadata["namespace"]), &text(&metadata["name"])), object))
 }

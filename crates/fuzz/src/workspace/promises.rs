@@ -2,25 +2,24 @@
 //! policy comes before the pods, no workload without a turn, no slot above the limit, every status within the bounds of
 //! its schema. A controller that has not heard the news yet acts on what was so once.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use otctl_types::names::{
     ENTRY_LABEL, MADE_BY_ANNOTATION, MADE_BY_WORKSPACE, OWNER_LABEL, WORKSPACE_FINALIZER,
 };
 use serde_json::Value;
-use testbed::World;
 use testbed::world::{Id, Verb, Version};
 
-use crate::cluster::CONTROLLER;
+use crate::promises::{Seen, controller, items, text};
 use crate::schema;
 
 const CHILDREN: [&str; 5] =
     ["Service", "Deployment", "NetworkPolicy", "VirtualMachine", "PersistentVolumeClaim"];
 
 /// The cluster as it was at the last look, and what was so once.
+#[derive(Default)]
 pub(super) struct Promises {
-    seen: usize,
-    live: BTreeMap<Id, Value>,
+    seen: Seen,
     /// UIDs of the Workspaces that there ever were.
     workspaces: BTreeSet<String>,
     /// UIDs of those that were ever to be isolated by a policy that was there, or not to be isolated.
@@ -31,76 +30,14 @@ pub(super) struct Promises {
     started: BTreeSet<(String, String)>,
 }
 
-impl Promises {
-    pub(super) fn of(world: &World) -> Self {
-        let mut promises = Self {
-            seen: 0,
-            live: BTreeMap::new(),
-            workspaces: BTreeSet::new(),
-            guarded: BTreeSet::new(),
-            opened: BTreeSet::new(),
-            started: BTreeSet::new(),
-        };
-        promises.check(world);
-        promises
+impl crate::promises::Promises for Promises {
+    fn seen(&mut self) -> &mut Seen {
+        &mut self.seen
     }
 
-    /// Looks at everything that was written since the last look.
-    pub(super) fn check(&mut self, world: &World) {
-        let news = world.history(|history| history[self.seen..].to_vec());
-        self.seen += news.len();
-        for version in news {
-            if version.by == CONTROLLER {
-                self.check_write(&version);
-            }
-            self.learn(&version);
-        }
-    }
-
-    pub(super) fn last_writes(&self, world: &World) -> String {
-        let line = |version: &Version| {
-            format!("{:?} {} {}", version.verb, version.id, version.object["status"])
-        };
-        world.history(|history| {
-            let ours = history.iter().rev().filter(|version| version.by == CONTROLLER);
-            ours.take(4).map(line).collect::<Vec<_>>().join("; ")
-        })
-    }
-
-    fn learn(&mut self, version: &Version) {
+    fn check_write(&mut self, version: &Version) {
         let (id, object) = (&version.id, &version.object);
-        match id.kind.as_str() {
-            "Workspace" => self.learn_workspace(object),
-            "NetworkPolicy" if !version.is_removal() => {
-                let owner = controller(object).map(|owner| text(&owner["uid"]).to_owned());
-                let label = text(&object["metadata"]["labels"][OWNER_LABEL]).to_owned();
-                self.guarded.extend(owner.into_iter().chain([label]));
-            }
-            _ => {}
-        }
-        if version.is_removal() {
-            self.live.remove(id);
-        } else {
-            self.live.insert(id.clone(), object.clone());
-        }
-    }
-
-    fn learn_workspace(&mut self, object: &Value) {
-        let (uid, status) = (text(&object["metadata"]["uid"]).to_owned(), &object["status"]);
-        if object["spec"]["network"]["isolate"] == false {
-            self.guarded.insert(uid.clone());
-        }
-        if !status["openTurn"].is_null() {
-            self.opened.insert(uid.clone());
-        }
-        let started = items(&status["startedParts"]).iter();
-        self.started.extend(started.map(|entry| (uid.clone(), text(entry).to_owned())));
-        self.workspaces.insert(uid);
-    }
-
-    fn check_write(&self, version: &Version) {
-        let (id, object) = (&version.id, &version.object);
-        let before = self.live.get(id);
+        let before = self.seen.live.get(id);
         match (id.kind.as_str(), version.verb) {
             ("Workspace" | "AdmissionQueue", Verb::Status) => self.check_status(version, before),
             ("AdmissionQueue", Verb::Created) | ("Event", _) => {}
@@ -125,6 +62,34 @@ impl Promises {
             }
             (_, verb) => panic!("{id}: {verb:?} is none of the controller's business"),
         }
+    }
+
+    fn learn(&mut self, version: &Version) {
+        let (id, object) = (&version.id, &version.object);
+        match id.kind.as_str() {
+            "Workspace" => self.learn_workspace(object),
+            "NetworkPolicy" if !version.is_removal() => {
+                let owner = controller(object).map(|owner| text(&owner["uid"]).to_owned());
+                let label = text(&object["metadata"]["labels"][OWNER_LABEL]).to_owned();
+                self.guarded.extend(owner.into_iter().chain([label]));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Promises {
+    fn learn_workspace(&mut self, object: &Value) {
+        let (uid, status) = (text(&object["metadata"]["uid"]).to_owned(), &object["status"]);
+        if object["spec"]["network"]["isolate"] == false {
+            self.guarded.insert(uid.clone());
+        }
+        if !status["openTurn"].is_null() {
+            self.opened.insert(uid.clone());
+        }
+        let started = items(&status["startedParts"]).iter();
+        self.started.extend(started.map(|entry| (uid.clone(), text(entry).to_owned())));
+        self.workspaces.insert(uid);
     }
 
     /// It is controlled by a Workspace; or nobody owns it, and it carries the UID of one as our label.
@@ -200,17 +165,4 @@ fn is_stopped(workload: &Value) -> bool {
 fn check_made_by(id: &Id, image: &Value) {
     let made_by = &image["metadata"]["annotations"][MADE_BY_ANNOTATION];
     assert_eq!(made_by, MADE_BY_WORKSPACE, "{id} is no Workspace's");
-}
-
-fn controller(object: &Value) -> Option<&Value> {
-    let owners = items(&object["metadata"]["ownerReferences"]).iter();
-    owners.into_iter().find(|owner| owner["controller"] == true)
-}
-
-fn items(value: &Value) -> &[Value] {
-    value.as_array().map(Vec::as_slice).unwrap_or_default()
-}
-
-fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
 }

@@ -4,7 +4,7 @@ use diskimage_controller::names;
 use serde_json::{Value, json};
 
 use super::{DEAD, Owner, source};
-use crate::decide::choices::Choices;
+use crate::choices::Choices;
 
 /// What a status may hold of this image.
 pub(super) struct Memory<'a>(pub(super) &'a Owner);
