@@ -1,6 +1,6 @@
-//! Carries out plans: the writes in their order, then the status, then the Events, then the deletions that the status
-//! justifies; the first failure ends it. This is the only place that writes what controllers decide. How one write is
-//! made is in `writer`.
+//! Carries out plans: the writes in their order, then the lanes, then the status, then the Events, then the deletions that
+//! the status justifies; the first failure ends it, but a refusal in a lane lets the other lanes come to their own ends
+//! first. This is the only place that writes what controllers decide. How one write is made is in `writer`.
 //!
 //! Nothing is kept between two writes that is not in the API: the process may die at any of them. What the answers tell
 //! is handed back as [`Expectation`]s, so that the next pass does not begin on an older view.
@@ -54,7 +54,7 @@ pub struct Made {
     pub expected: Vec<Expectation>,
 }
 
-/// A write that failed; those after it were not made.
+/// The first write that failed; those after it that rest on it were not made.
 #[derive(Debug, thiserror::Error)]
 #[error("write {number} of {total} failed, {write}")]
 pub struct CommitError {
@@ -68,7 +68,7 @@ pub struct CommitError {
     pub write: String,
     /// What it was to write.
     pub target: Option<Target>,
-    /// The writes that were made before it.
+    /// The writes that were made, before it or in other lanes.
     pub done: Made,
     /// The plan's own object as those writes left it.
     pub subject: Option<Subject>,
@@ -103,7 +103,7 @@ pub enum WriteError {
 /// Carries out `plan` about `subject`. An Event that cannot be published fails nothing.
 ///
 /// # Errors
-/// The first write that failed. What was made before it stands, and its status was not written.
+/// The first write that failed. What was made besides it stands, and its status was not written.
 pub async fn commit<S: Serialize>(
     cluster: &dyn Cluster,
     author: Author,
@@ -113,8 +113,12 @@ pub async fn commit<S: Serialize>(
     let steps = steps(subject, plan);
     let total = steps.len();
     let mut writer = Writer::new(cluster, author, subject);
-    let mut lines = Vec::new();
-    for (step, number) in steps.iter().zip(1..) {
+    let (mut lines, mut failed, mut ended) = (Vec::new(), None, None);
+    for ((lane, step), number) in steps.iter().zip(1..) {
+        // Whatever follows the lanes rests on all of them.
+        if failed.is_some() && (lane.is_none() || *lane == ended) {
+            continue;
+        }
         tracing::debug!(target: WRITE_TARGET, object = %writer.about(), write = %step, "write {number} of {total}");
         match writer.carry_out(step).await {
             Ok(()) => lines.push(step.to_string()),
@@ -122,25 +126,47 @@ pub async fn commit<S: Serialize>(
                 tracing::debug!(%error, "an event was not published")
             }
             Err(cause) => {
-                let (write, target) = (step.to_string(), step.target(subject));
-                let (subject, expected) = writer.into_parts();
-                let done = Made { lines, expected };
-                let is_after_status = matches!(step, Step::Clear(_));
-                return Err(CommitError {
-                    number,
-                    total,
-                    is_after_status,
-                    write,
-                    target,
-                    done,
-                    subject,
-                    cause,
-                });
+                tracing::debug!(%cause, write = %step, "a write failed");
+                let ends_all = lane.is_none() || !cause.is_refusal();
+                ended = *lane;
+                failed.get_or_insert((number, step, cause));
+                if ends_all {
+                    break;
+                }
             }
         }
     }
-    let (_, expected) = writer.into_parts();
-    Ok(Committed(Made { lines, expected }))
+    let (after, expected) = writer.into_parts();
+    let done = Made { lines, expected };
+    let Some((number, step, cause)) = failed else { return Ok(Committed(done)) };
+    Err(CommitError {
+        number,
+        total,
+        is_after_status: matches!(step, Step::Clear(_)),
+        write: step.to_string(),
+        target: step.target(subject),
+        done,
+        subject: after,
+        cause,
+    })
+}
+
+impl WriteError {
+    /// Whether the API server answered, and meant this write alone.
+    fn is_refusal(&self) -> bool {
+        match self {
+            Self::Foreign { .. } => true,
+            Self::Refused(error) => matches!(
+                error,
+                ApiError::Conflict { .. }
+                    | ApiError::AlreadyExists
+                    | ApiError::NotFound { .. }
+                    | ApiError::Forbidden { .. }
+                    | ApiError::Invalid { .. }
+            ),
+            Self::Gone | Self::Unsound { .. } => false,
+        }
+    }
 }
 
 /// One thing to do, in the order in which it is done.
@@ -179,12 +205,19 @@ impl Step<'_> {
     }
 }
 
-fn steps<'a, S: Serialize>(subject: Option<&Subject>, plan: &'a Plan<S>) -> Vec<Step<'a>> {
-    let mut steps: Vec<Step<'a>> = plan.writes.iter().map(Step::Write).collect();
-    steps.extend(status_step(subject, plan));
+/// What is to be done, with the lane that it is in.
+fn steps<'a, S: Serialize>(
+    subject: Option<&Subject>,
+    plan: &'a Plan<S>,
+) -> Vec<(Option<usize>, Step<'a>)> {
+    let mut steps: Vec<_> = plan.writes.iter().map(|write| (None, Step::Write(write))).collect();
+    for (number, lane) in plan.lanes.iter().enumerate() {
+        steps.extend(lane.iter().map(|write| (Some(number), Step::Write(write))));
+    }
+    steps.extend(status_step(subject, plan).map(|step| (None, step)));
     // Before the deletions: one that fails must not take the news with it, since the next pass has none to tell.
-    steps.extend(plan.notices.iter().map(Step::Notice));
-    steps.extend(plan.clear.iter().map(Step::Clear));
+    steps.extend(plan.notices.iter().map(|notice| (None, Step::Notice(notice))));
+    steps.extend(plan.clear.iter().map(|write| (None, Step::Clear(write))));
     steps
 }
 

@@ -15,8 +15,11 @@ use crate::cluster::Target;
 pub struct Plan<S> {
     /// The state the object was judged to be in: a short constant for logs, spans and goldens.
     pub verdict: &'static str,
-    /// What to write, in this order; the first failure ends the pass.
+    /// What to write first, in this order; the first failure ends the pass.
     pub writes: Vec<Write>,
+    /// What to write then: lanes that do not rest on each other. A write that is refused ends its own lane, and the others
+    /// go on; after that nothing else of the plan is written.
+    pub lanes: Vec<Vec<Write>>,
     /// The whole status after all writes, or none to leave it alone.
     pub status: Option<S>,
     /// Events, published only after the status was written.
@@ -34,11 +37,17 @@ impl<S> Plan<S> {
         Self {
             verdict,
             writes: Vec::new(),
+            lanes: Vec::new(),
             status: None,
             clear: Vec::new(),
             notices: Vec::new(),
             next: Next::Wait,
         }
+    }
+
+    /// Everything that is written before the status, in the order in which it is.
+    pub fn before_status(&self) -> impl DoubleEndedIterator<Item = &Write> {
+        self.writes.iter().chain(self.lanes.iter().flatten())
     }
 }
 

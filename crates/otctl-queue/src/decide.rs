@@ -42,6 +42,7 @@ pub fn decide<L: Line>(observed: &Observed<L>, now: Timestamp) -> Plan<Admission
     Plan {
         verdict: turn.verdict(),
         writes,
+        lanes: Vec::new(),
         status: None,
         clear: turn.leftovers(),
         notices: policy_notice(observed, &turn.reading, &before).into_iter().collect(),

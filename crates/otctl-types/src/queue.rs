@@ -48,7 +48,8 @@ pub struct AdmissionQueueSpec {}
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AdmissionQueueStatus {
-    /// How many may be active at once: `concurrency` of the policy that the last admission was decided on.
+    /// How many may be active at once: `concurrency` of the policy that the last admission was decided on, or in the queue
+    /// of workspaces its `workspaceConcurrency`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1000))]
     pub limit: Option<i32>,
@@ -65,7 +66,7 @@ pub struct AdmissionQueueStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub active_count: Option<i32>,
-    /// How many objects wait for a slot or for the end of their backoff.
+    /// How many objects wait for a slot, or, of images, for the end of their backoff.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub waiting_count: Option<i32>,

@@ -17,7 +17,7 @@ pub use self::objects::{
 /// The name that makes a program a sub-command of kubectl.
 const PLUGIN: &str = "kubectl-otctl";
 
-/// Disk images for virtual machines on Kubernetes: synced under one policy, shown as they are.
+/// Disk images and workspaces of virtual machines and containers on Kubernetes: under one policy, shown as they are.
 #[derive(Debug, Parser)]
 #[command(name = "otctl", version = otctl_kit::args::version(), arg_required_else_help = true)]
 pub struct Cli {

@@ -18,9 +18,12 @@ pub(crate) struct Cluster {
 
 /// The cluster that the flags name, else the current one.
 pub(crate) async fn connect(args: &ClusterArgs) -> anyhow::Result<Cluster> {
-    let config = config(args)
-        .await
-        .context("no cluster: name a kubeconfig with --kubeconfig or the variable KUBECONFIG")?;
+    let config = config(args).await.with_context(|| match &args.context {
+        Some(context) => format!("no cluster: the kubeconfig says none for context '{context}'"),
+        None => {
+            "no cluster: name a kubeconfig with --kubeconfig or the variable KUBECONFIG".to_owned()
+        }
+    })?;
     let address = config.cluster_url.to_string();
     let namespace = config.default_namespace.clone();
     let client = Client::try_from(config).context("no client can be made from the kubeconfig")?;

@@ -65,8 +65,8 @@ pub(crate) fn size(bytes: u64) -> String {
         return format!("{bytes} B");
     }
     let step = (bytes.ilog2() / 10).min(4);
-    // In tenths, so that no float is needed.
-    let tenths = (u128::from(bytes) * 10) >> (10 * step);
+    // In tenths, so that no float is needed; half a tenth is rounded up.
+    let tenths = (u128::from(bytes) * 20 + (1 << (10 * step))) >> (10 * step + 1);
     format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[step as usize - 1])
 }
 
@@ -156,10 +156,11 @@ mod tests {
             (1023, "1023 B"),
             (1024, "1.0 KiB"),
             (1536, "1.5 KiB"),
+            (1_142_947_840, "1.1 GiB"),
             (24 << 20, "24.0 MiB"),
         ];
         for (bytes, expected) in
-            cases.into_iter().chain([(5 << 30, "5.0 GiB"), (u64::MAX, "16777215.9 TiB")])
+            cases.into_iter().chain([(5 << 30, "5.0 GiB"), (u64::MAX, "16777216.0 TiB")])
         {
             assert_eq!(size(bytes), expected);
         }

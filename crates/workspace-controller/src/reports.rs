@@ -65,18 +65,26 @@ impl Observed {
             let (deployment, pods) = (self.deployment(&entry.name), self.pods_of(&entry.name));
             let is_starting = !started.contains(entry.name.as_str());
             let part = aggregate::container(entry, deployment, &pods, is_starting);
-            self.container_part(entry, &said(&entry.name, part))
+            self.container_part(entry, &said(&entry.name, part), touched)
         });
         machines.chain(containers).collect()
     }
 
-    fn container_part(&self, entry: &Container, part: &Part) -> Report {
+    /// Whether the Service of an entry, which is there or was, is made in this very pass, or made anew.
+    fn is_reached_anew(entry: &str, touched: &[Child]) -> bool {
+        let mut touched = touched.iter().filter(|child| child.is_of(entry));
+        touched.any(|child| child.kind == ChildKind::Service)
+    }
+
+    fn container_part(&self, entry: &Container, part: &Part, touched: &[Child]) -> Report {
         let service = self.service(&entry.name);
-        let is_made = service.is_some() && self.deployment(&entry.name).is_some();
+        let is_there = self.deployment(&entry.name).is_some();
+        let is_reached_anew = Self::is_reached_anew(&entry.name, touched);
+        let is_made = service.is_some() && is_there && !is_reached_anew;
         Report {
             is_ready: is_made && part.state == ContainerState::Running,
             is_degraded: is_broken(part),
-            is_changing: part.is_changing,
+            is_changing: part.is_changing || is_there && is_reached_anew,
             runs_machine: false,
             lack: lack("container", &entry.name, part),
             machine: None,
@@ -97,15 +105,16 @@ impl Observed {
 
     fn machine_part(&self, entry: &MachineEntry, part: Option<&Part>, touched: &[Child]) -> Report {
         let of_disk = self.needs.disks.get(&entry.name).and_then(|disk| disk.lack(entry));
-        let is_made = self.service(&entry.name).is_some()
-            && (part.is_none() || self.machine(&entry.name).is_some());
+        let is_there = part.is_none() || self.machine(&entry.name).is_some();
+        let is_reached_anew = Self::is_reached_anew(&entry.name, touched);
+        let is_made = self.service(&entry.name).is_some() && is_there && !is_reached_anew;
         let of_machine = part.filter(|part| part.state != ContainerState::Running);
         let of_machine = of_machine.map(|part| lack("virtual machine", &entry.name, part));
         let lack = of_disk.or(of_machine);
         Report {
             is_ready: is_made && lack.is_none(),
             is_degraded: part.is_some_and(is_broken),
-            is_changing: part.is_some_and(|part| part.is_changing),
+            is_changing: part.is_some_and(|part| part.is_changing) || is_there && is_reached_anew,
             runs_machine: part.is_some(),
             container: None,
             machine: Some(self.machine_report(entry, lack.as_ref(), touched)),
@@ -269,7 +278,7 @@ fn touched_just_now(was_there: bool) -> Part {
     Part {
         state: ContainerState::Progressing,
         reason: Reason::Progressing,
-        message: "it was made or changed just now".to_owned(),
+        message: "it is being made or changed".to_owned(),
         is_changing: was_there,
     }
 }

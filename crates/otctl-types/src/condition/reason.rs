@@ -21,7 +21,7 @@ pub enum Reason {
     HostBusy,
     /// Waits for the time of its next attempt.
     Backoff,
-    /// The policy's concurrency is 0.
+    /// The policy admits nobody: its `concurrency`, or of workspaces its `workspaceConcurrency`, is 0.
     Paused,
     /// `suspend` of the image, or `suspended` of the Workspace, is true.
     Suspended,

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use clap::builder::NonEmptyStringValueParser;
 use clap_complete::engine::ArgValueCompleter;
 
 use super::before::Place;
@@ -26,7 +27,7 @@ pub struct WhereArgs {
     #[command(flatten)]
     pub cluster: ClusterArgs,
     /// Namespace; without it that of the kubeconfig's context.
-    #[arg(long, short, value_name = "NAMESPACE")]
+    #[arg(long, short, value_name = "NAMESPACE", value_parser = NonEmptyStringValueParser::new())]
     pub namespace: Option<String>,
     /// All namespaces.
     #[arg(long, short = 'A', conflicts_with = "namespace")]
@@ -195,7 +196,7 @@ pub struct PlaceArgs {
     #[command(flatten)]
     pub cluster: ClusterArgs,
     /// Namespace of objects that name none; without it that of the kubeconfig's context.
-    #[arg(long, short, value_name = "NAMESPACE")]
+    #[arg(long, short, value_name = "NAMESPACE", value_parser = NonEmptyStringValueParser::new())]
     pub namespace: Option<String>,
 }
 

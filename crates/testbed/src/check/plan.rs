@@ -76,8 +76,9 @@ impl<R: Reconciler> Reconciler for Linted<R> {
 
 fn fingerprint<S: Serialize>(plan: &Plan<S>) -> String {
     let status = serde_json::to_value(&plan.status).expect("a status serialises");
-    let (writes, clear) = (&plan.writes, &plan.clear);
-    format!("{} {writes:?} {clear:?} {status} {:?} {:?}", plan.verdict, plan.notices, plan.next)
+    let (writes, lanes, clear) = (&plan.writes, &plan.lanes, &plan.clear);
+    let (verdict, notices, next) = (plan.verdict, &plan.notices, plan.next);
+    format!("{verdict} {writes:?} {lanes:?} {clear:?} {status} {notices:?} {next:?}")
 }
 
 /// What is wrong with `plan`, decided about `subject`.
@@ -88,7 +89,7 @@ pub fn lint_plan<S: Serialize>(plan: &Plan<S>, subject: Option<&Subject>) -> Vec
     if !plan.clear.iter().all(|write| is_deletion(&write)) {
         problems.push("clears by something else than a deletion".to_owned());
     }
-    for write in plan.writes.iter().chain(&plan.clear) {
+    for write in plan.before_status().chain(&plan.clear) {
         problems.extend(
             lint_action(&write.action, subject).map(|problem| format!("{write}: {problem}")),
         );
@@ -106,7 +107,7 @@ fn lint_words<S>(plan: &Plan<S>) -> Vec<String> {
     if plan.verdict.is_empty() {
         problems.push("has no verdict".to_owned());
     }
-    if plan.writes.iter().chain(&plan.clear).any(|write| write.because.is_empty()) {
+    if plan.before_status().chain(&plan.clear).any(|write| write.because.is_empty()) {
         problems.push("has a write without a reason".to_owned());
     }
     let is_word = |reason: &str| {
@@ -218,6 +219,10 @@ fn lint_order<S>(plan: &Plan<S>) -> Vec<String> {
     if plan.writes.iter().skip(1).any(|write| is_swap(&write.action)) {
         problems.push("swaps after another write".to_owned());
     }
+    let is_status = |action: &Action| matches!(action, Action::Remember(_) | Action::Swap(_));
+    if plan.lanes.iter().flatten().any(|write| is_status(&write.action)) {
+        problems.push("writes the status in a lane, on which the others do not rest".to_owned());
+    }
     let delete = plan.writes.iter().position(|write| matches!(write.action, Action::Delete { .. }));
     let remember =
         plan.writes.iter().rposition(|write| matches!(write.action, Action::Remember(_)));
@@ -227,7 +232,7 @@ fn lint_order<S>(plan: &Plan<S>) -> Vec<String> {
         problems.push("remembers after it deleted".to_owned());
     }
     let mut seen = BTreeSet::new();
-    let targets = plan.writes.iter().filter_map(|write| match &write.action {
+    let targets = plan.before_status().filter_map(|write| match &write.action {
         Action::Create(object)
         | Action::Establish(object)
         | Action::EstablishEither { wanted: object, .. }

@@ -77,7 +77,9 @@ fn trouble(status: &VirtualMachineStatus) -> Option<Part> {
         .or_else(|| told(status, "PodScheduled", "False"))
         .or_else(|| told(status, "Ready", "False"));
     let said = words.map_or_else(String::new, |words| format!(": {words}"));
-    Some(Part::degraded(reason, format!("KubeVirt says {}{said}", word(status))))
+    let message = format!("KubeVirt says {}{said}", word(status));
+    let awaits_disk = words.is_some_and(|words| words.contains(pods::UNBOUND));
+    Some(if awaits_disk { Part::progressing(message) } else { Part::degraded(reason, message) })
 }
 
 /// The sentence of a condition that has this status.

@@ -10,7 +10,7 @@ use otctl_types::workspace::{Container, ContainerState};
 use super::Part;
 
 /// What the scheduler says of a pod whose claims have no volume yet, as every new one's.
-const UNBOUND: &str = "unbound immediate PersistentVolumeClaims";
+pub(super) const UNBOUND: &str = "unbound immediate PersistentVolumeClaims";
 
 /// Reasons from the worst on: what a person has to change, then what comes back by itself the least likely.
 const WORST_FIRST: [Reason; 5] = [

@@ -406,6 +406,10 @@ fn what_is_wrong_with_a_machine_is_told_in_kubevirts_words() {
     let unscheduled = made(Always, "ErrorUnschedulable").says("PodScheduled", "False", "no room");
     let words = "KubeVirt says ErrorUnschedulable: no room";
     check_machine(Always, unscheduled, (Degraded, Reason::Unschedulable, words));
+    let unbound = "0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims";
+    let unscheduled = made(Always, "ErrorUnschedulable").says("PodScheduled", "False", unbound);
+    let words = format!("KubeVirt says ErrorUnschedulable: {unbound}");
+    check_machine(Always, unscheduled, (Progressing, Reason::Progressing, &words));
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use k8s_openapi::api::apps::v1::Deployment;
 use otctl_types::Workspace;
 
 use super::observe::Observed;
@@ -35,14 +36,16 @@ impl Observed {
         is_leaving && self.has_finalizer() && self.is_served()
     }
 
-    /// Whether something is missing that this pass may make. A namespace that takes nothing new is asked for by a loop of
+    /// Whether something is missing that this pass may make, or that is made of what this pass keeps. A namespace that takes nothing new is asked for by a loop of
     /// its own, and one that is not to be used by nobody: the answer would be that it may not be.
     fn may_make(&self, workspace: &Workspace) -> bool {
         let is_allowed = self.site.problem_of_namespace(&self.namespace).is_none();
         let due = self.due(workspace);
         self.ground == Ground::Firm
             && is_allowed
-            && (self.lacks_child(&due) || self.lacks_image(workspace, &due))
+            && (self.lacks_child(&due)
+                || self.lacks_image(workspace, &due)
+                || self.lacks_pods(workspace, &due))
     }
 
     /// The entries that are kept as they should be. What waits in line, or is at rest, is left alone.
@@ -67,14 +70,25 @@ impl Observed {
         family.any(|child| !self.has(child))
     }
 
-    /// Made for whoever names it, by the entry that says how.
+    /// Made for whoever waits for it.
     fn lacks_image(&self, workspace: &Workspace, due: &BTreeSet<&str>) -> bool {
         let mut machines = workspace.spec.virtual_machines.iter();
         machines.any(|entry| {
-            let recipe = parts::recipe(workspace, &entry.spec.vm_disk_image_name);
-            recipe.is_some_and(|recipe| due.contains(&*recipe.name))
-                && self.needs.disks.get(&entry.name) == Some(&Disk::ToMake)
+            due.contains(&*entry.name) && self.needs.disks.get(&entry.name) == Some(&Disk::ToMake)
         })
+    }
+
+    /// Whether pods of what had its start are missing. A namespace that is going lets no new ones in, and says so to those
+    /// who ask: what makes them, and is left in it until the last pod is gone, keeps silent.
+    fn lacks_pods(&self, workspace: &Workspace, due: &BTreeSet<&str>) -> bool {
+        let is_short = |deployment: &Deployment| {
+            let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+            let status = deployment.status.as_ref();
+            wanted > status.and_then(|status| status.available_replicas).unwrap_or(0)
+        };
+        let started = parts::started(workspace);
+        let mut due = due.intersection(&started);
+        due.any(|entry| self.deployment(entry).is_some_and(is_short))
     }
 }
 

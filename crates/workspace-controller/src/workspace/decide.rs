@@ -13,7 +13,7 @@ use serde_json::json;
 use super::observe::Observed;
 use super::status::{Standing, Trouble, is_news, is_on_its_way, overdue_at, render};
 use super::verdict::{self, Start, Verdict, judge};
-use super::works;
+use super::works::{self, Writes};
 use crate::images::Lack;
 use crate::needs::name_conflict;
 use crate::parts;
@@ -32,7 +32,8 @@ pub fn decide(observed: &Observed, now: Timestamp) -> Plan<WorkspaceStatus> {
     pass.plan(&verdict, works::works(workspace, observed, &verdict))
 }
 
-/// A write was refused: the reason stands where people look, and the rest as it is.
+/// A write was refused: the reason stands where people look, and the rest as it is. What was to be made or changed is not
+/// as it should be, whatever it says of itself.
 pub fn refused(
     observed: &Observed,
     refusal: &Refusal<'_>,
@@ -41,6 +42,7 @@ pub fn refused(
     let workspace = observed.workspace.as_ref()?;
     let pass = Pass { workspace, observed, now };
     let judged = judge(observed, now);
+    let works = works::works(workspace, observed, &judged);
     // What is called invalid is refused again until somebody changes something: a slot pays for work.
     let is_invalid = matches!(refusal.cause, RefusalCause::Api(ApiError::Invalid { .. }));
     let verdict = match judged {
@@ -48,7 +50,7 @@ pub fn refused(
         judged => judged,
     };
     let trouble = Some(trouble_of(refusal));
-    let standing = Standing { trouble, ..pass.standing(&verdict, &[]) };
+    let standing = Standing { trouble, ..pass.standing(&verdict, &works) };
     Some(pass.render(&verdict, &standing))
 }
 
@@ -85,7 +87,7 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    fn plan(&self, verdict: &Verdict, works: Vec<Write>) -> Plan<WorkspaceStatus> {
+    fn plan(&self, verdict: &Verdict, works: Writes) -> Plan<WorkspaceStatus> {
         let status = self.render(verdict, &self.standing(verdict, &works));
         let mut writes = Vec::new();
         if let Verdict::Opening(_) = verdict {
@@ -93,10 +95,11 @@ impl Pass<'_> {
             let because = "it was admitted";
             writes.push(Write { action: Action::Remember(json!(status)), because });
         }
-        writes.extend(works);
+        writes.extend(works.first);
         Plan {
             verdict: verdict.name(),
             writes,
+            lanes: works.lanes,
             notices: self.notices(verdict, &status),
             status: self.tells(verdict, &status).then_some(status),
             clear: Vec::new(),
@@ -111,11 +114,15 @@ impl Pass<'_> {
         !is_going && is_news(self.workspace.status.as_ref(), status)
     }
 
-    fn standing(&self, verdict: &Verdict, works: &[Write]) -> Standing {
+    fn standing(&self, verdict: &Verdict, works: &Writes) -> Standing {
         Standing {
             verdict: verdict.clone(),
             makes_anything: works.iter().any(works::is_new),
-            touched: works::touched(self.observed, works),
+            touched: match verdict {
+                // Nothing is made anew.
+                Verdict::Leaving => Vec::new(),
+                _ => works::touched(self.observed, works),
+            },
             trouble: None,
         }
     }

@@ -3,6 +3,9 @@
 //! ```text
 //!   network policy ─▶ images ─▶ (all there) ─▶ Services ─▶ (all have addresses) ─▶ finalizer ─▶ Deployments, machines
 //! ```
+//! Each entry has a lane of its own, so that what is refused of one holds no other up, but for the address that the others
+//! wait for. What is suspended stops first of all.
+//!
 //! A part that had its start is kept as it should be in every pass. One that had none is touched by nobody without a turn;
 //! so one that a suspension stopped stays stopped until its turn has come.
 
@@ -10,7 +13,7 @@ mod departure;
 mod shares;
 mod write;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Service};
 use kube::ResourceExt;
@@ -33,16 +36,34 @@ use crate::images::Disk;
 use crate::owned;
 use crate::parts;
 
-/// Everything that `verdict` asks to be written, in order. Nothing that is there already as it should be is among it.
-pub fn works(workspace: &Workspace, observed: &Observed, verdict: &Verdict) -> Vec<Write> {
+/// What is to be written.
+#[derive(Debug, Default)]
+pub struct Writes {
+    /// First, and in this order: the rest is made only after it.
+    pub first: Vec<Write>,
+    /// Then, each on its own.
+    pub lanes: Vec<Vec<Write>>,
+}
+
+impl Writes {
+    /// All of them, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &Write> {
+        self.first.iter().chain(self.lanes.iter().flatten())
+    }
+}
+
+/// Everything that `verdict` asks to be written. Nothing that is there already as it should be is among it.
+pub fn works(workspace: &Workspace, observed: &Observed, verdict: &Verdict) -> Writes {
     let started = parts::started(workspace);
     let of = |is_active: &dyn Fn(&str) -> bool| Works::of(workspace, observed, is_active).writes();
     match verdict {
-        Verdict::Gone | Verdict::Unticketed => Vec::new(),
-        Verdict::Leaving => departure(workspace, observed),
-        Verdict::Invalid(lack) if lack.reason == Reason::NamespaceNotAllowed => Vec::new(),
+        Verdict::Gone | Verdict::Unticketed => Writes::default(),
+        Verdict::Leaving => Writes { first: departure(workspace, observed), lanes: Vec::new() },
+        Verdict::Invalid(lack) if lack.reason == Reason::NamespaceNotAllowed => Writes::default(),
         Verdict::Opening(_) | Verdict::Building | Verdict::Settling(_) => of(&|_| true),
         Verdict::Suspended => of(&|entry| observed.has_child(entry)),
+        // Its names are to be had again one day; it is to stop now.
+        Verdict::Invalid(_) if workspace.spec.suspended => of(&|entry| observed.has_child(entry)),
         Verdict::Invalid(_) | Verdict::Waiting(_) | Verdict::Yielding(_) | Verdict::Tending => {
             of(&|entry| started.contains(entry))
         }
@@ -77,27 +98,51 @@ impl<'a> Works<'a> {
         }
     }
 
-    fn writes(&self) -> Vec<Write> {
-        let mut writes = Vec::new();
+    fn writes(&self) -> Writes {
         let network = self.network();
-        let may_run = self.may_run(network.as_ref());
-        writes.extend(network);
-        // First what goes: it may hold what is asked for next, and is not to wait for what is refused.
-        writes.extend(self.removals());
-        writes.extend(self.images());
         let startable = self.startable();
-        writes.extend(self.services(&startable));
-        let mut workloads = Vec::new();
-        if may_run && self.have_addresses(&startable) {
+        let mut workloads = BTreeMap::new();
+        if self.may_run(network.as_ref()) {
             workloads.extend(self.deployments(&startable));
             workloads.extend(self.machines(&startable));
         }
-        writes.extend(self.finalizer(workloads.iter().any(is_new)));
-        writes.extend(workloads);
+        let first = network.into_iter();
+        let finalizer = self.finalizer(workloads.values().flatten().any(is_new));
+        // What goes comes before what is made: it may hold what is asked for next.
+        let each = self.removals().into_iter().chain(self.images()).map(|write| vec![write]);
+        let mut writes = Writes {
+            first: first.chain(finalizer).collect(),
+            lanes: each.chain(self.lanes(&startable, workloads)).collect(),
+        };
+        if self.is_stopped {
+            // Nothing that is to stop waits for what makes sure of those that run.
+            writes.lanes.extend(std::mem::take(&mut writes.first).into_iter().map(|it| vec![it]));
+        }
         // A namespace that goes, or is gone, takes nothing new.
-        let is_firm = self.observed.ground == Ground::Firm;
-        writes.retain(|write| is_firm || !is_new(write));
+        if self.observed.ground != Ground::Firm {
+            let lists = std::iter::once(&mut writes.first).chain(&mut writes.lanes);
+            lists.for_each(|list| list.retain(|write| !is_new(write)));
+        }
+        writes.lanes.retain(|lane| !lane.is_empty());
         writes
+    }
+
+    /// What is to be made of each entry. One that is to stop stops before anything else.
+    fn lanes(
+        &self,
+        startable: &BTreeSet<&'a str>,
+        mut workloads: BTreeMap<&'a str, Vec<Write>>,
+    ) -> Vec<Vec<Write>> {
+        let mut services = self.services(startable);
+        let lane = |entry| {
+            let (service, workload) = (services.remove(entry), workloads.remove(entry));
+            let workload = workload.unwrap_or_default();
+            let mut lane: Vec<Write> = service.into_iter().collect();
+            let at = if self.is_stopped { 0 } else { lane.len() };
+            lane.splice(at..at, workload);
+            lane
+        };
+        parts::names(self.workspace).map(lane).collect()
     }
 
     /// Whether what is written may make pods: not while their policy is missing and its name is somebody else's.
@@ -151,16 +196,16 @@ impl<'a> Works<'a> {
         bring_about(&wanted?, own, "its pods are to be isolated from the first moment")
     }
 
-    fn services(&self, startable: &BTreeSet<&'a str>) -> Vec<Write> {
+    fn services(&self, startable: &BTreeSet<&'a str>) -> BTreeMap<&'a str, Write> {
         let machines = self.machine_entries(startable).into_iter();
         let machines = machines.filter_map(|entry| {
             let of = |address: Option<&str>| service::of_machine(&self.facts, entry, address);
-            self.service(&entry.name, of)
+            Some((entry.name.as_str(), self.service(&entry.name, of)?))
         });
         let containers = self.container_entries(startable).into_iter();
         let containers = containers.filter_map(|entry| {
             let of = |address: Option<&str>| service::of_container(&self.facts, entry, address);
-            self.service(&entry.name, of)
+            Some((entry.name.as_str(), self.service(&entry.name, of)?))
         });
         machines.chain(containers).collect()
     }
@@ -184,37 +229,60 @@ impl<'a> Works<'a> {
         known.filter(|_| self.observed.service(entry).is_none()).map(str::to_owned)
     }
 
-    /// Whether pods that are made now can be told every name.
-    fn have_addresses(&self, startable: &BTreeSet<&str>) -> bool {
-        startable.iter().all(|entry| {
-            let spec = self.observed.service(entry).and_then(|service| service.spec.as_ref());
-            spec.is_some_and(|spec| spec.cluster_ip.as_ref().is_some_and(|ip| !ip.is_empty()))
-        })
+    /// Whether the workload of an entry may be written: pods that it makes can be told every name. What had its start and is
+    /// lost is made again without those of entries that had none, which its pods did not know either.
+    fn may_write(&self, entry: &str, is_there: bool, startable: &BTreeSet<&str>) -> bool {
+        let started = parts::started(self.workspace);
+        let is_healing = !is_there && started.contains(entry);
+        let mut awaited = startable.iter().filter(|it| !is_healing || started.contains(*it));
+        self.is_stopped || awaited.all(|entry| self.has_address(entry))
     }
 
-    fn deployments(&self, startable: &BTreeSet<&'a str>) -> Vec<Write> {
+    fn has_address(&self, entry: &str) -> bool {
+        let spec = self.observed.service(entry).and_then(|service| service.spec.as_ref());
+        spec.is_some_and(|spec| spec.cluster_ip.as_ref().is_some_and(|ip| !ip.is_empty()))
+    }
+
+    /// The entries whose workloads are written: what is there stops, whatever of it is somebody else's.
+    fn running(&self, startable: &BTreeSet<&'a str>) -> BTreeSet<&'a str> {
+        let stops = |entry: &&str| {
+            let has_workload =
+                self.observed.deployment(entry).is_some() || self.observed.machine(entry).is_some();
+            self.is_stopped && has_workload
+        };
+        parts::names(self.workspace).filter(stops).chain(startable.iter().copied()).collect()
+    }
+
+    fn deployments(&self, startable: &BTreeSet<&'a str>) -> BTreeMap<&'a str, Vec<Write>> {
         let aliases = children::host_aliases::host_aliases(&self.observed.addresses());
-        let entries = self.container_entries(startable).into_iter();
+        let entries = self.container_entries(&self.running(startable)).into_iter();
         let writes = entries.filter_map(|entry| {
             let replicas = if self.is_stopped { 0 } else { entry.replicas };
             let found = self.observed.deployment(&entry.name);
+            if !self.may_write(&entry.name, found.is_some(), startable) {
+                return None;
+            }
             let aliases = aliases.clone();
             let wanted = children::deployment::deployment(&self.facts, entry, replicas, aliases);
             let wanted = match found {
                 Some(found) => children::host_aliases::settled(wanted, found),
                 None => wanted,
             };
-            bring_about(&wanted, found, "its entry runs")
+            Some((entry.name.as_str(), vec![bring_about(&wanted, found, "its entry runs")?]))
         });
         writes.collect()
     }
 
-    fn machines(&self, startable: &BTreeSet<&'a str>) -> Vec<Write> {
+    fn machines(&self, startable: &BTreeSet<&'a str>) -> BTreeMap<&'a str, Vec<Write>> {
         if !self.observed.needs.has_kubevirt {
-            return Vec::new();
+            return BTreeMap::new();
         }
-        let entries = self.machine_entries(startable).into_iter();
-        entries.flat_map(|entry| self.machine(entry)).collect()
+        let entries = self.machine_entries(&self.running(startable)).into_iter();
+        let entries = entries.filter(|entry| {
+            let is_there = self.observed.machine(&entry.name).is_some();
+            self.may_write(&entry.name, is_there, startable)
+        });
+        entries.map(|entry| (entry.name.as_str(), self.machine(entry))).collect()
     }
 
     /// A machine and the claim that is its disk. The claim is made once and never changed.
@@ -266,21 +334,20 @@ pub fn is_new(write: &Write) -> bool {
     )
 }
 
-/// The children that these writes make, and the Deployments and machines that they make another thing: what those say of
-/// themselves is about what they were.
-pub fn touched(observed: &Observed, writes: &[Write]) -> Vec<Child> {
+/// The children that these writes make or delete to make them anew, and the Deployments and machines that they make another
+/// thing: what those say of themselves is about what they were.
+pub fn touched(observed: &Observed, writes: &Writes) -> Vec<Child> {
     let targets = writes.iter().filter_map(|write| match &write.action {
         Action::Create(object)
         | Action::Establish(object)
         | Action::EstablishEither { wanted: object, .. } => Some(Target::of(object)),
         Action::Apply(object) => is_another(observed, object).then(|| Target::of(object)),
-        Action::Strip { target, .. } => Some(target.clone()),
+        Action::Strip { target, .. } | Action::Delete { target, .. } => Some(target.clone()),
         Action::Remember(_)
         | Action::Swap(_)
         | Action::Finalize(_)
         | Action::Mark { .. }
-        | Action::Ensure(_)
-        | Action::Delete { .. } => None,
+        | Action::Ensure(_) => None,
     });
     let targets: Vec<Target> = targets.collect();
     let family = observed.needs.family.iter();

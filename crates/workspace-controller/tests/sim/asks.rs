@@ -65,7 +65,7 @@ impl otctl_kit::reconciler::Reconciler for Noted {
         let observed = self.reconciler.observe(key).await?;
         let has_asked = self.asked.load(Ordering::SeqCst) > before;
         let plan = Reconciler::decide(&observed, self.clock.now());
-        let new = plan.writes.iter().filter(|write| is_new(write));
+        let new = plan.before_status().filter(|write| is_new(write));
         let new = new.map(|write| format!("{key} {}: {write}", plan.verdict));
         let mut made = self.made.lock().unwrap();
         if has_asked {

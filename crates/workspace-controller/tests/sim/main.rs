@@ -17,6 +17,7 @@ mod life;
 mod measured;
 mod orders;
 mod queue;
+mod refusals;
 mod shares;
 mod strangers;
 mod suspend;

@@ -12,7 +12,7 @@ use crate::controller::{
 };
 
 /// Somebody's object of that kind and name.
-fn stranger(sim: &Sim, kind: &str, name: &str) -> Value {
+pub(crate) fn stranger(sim: &Sim, kind: &str, name: &str) -> Value {
     let version = match kind {
         "Deployment" => "apps/v1",
         "NetworkPolicy" => "networking.k8s.io/v1",

@@ -15,6 +15,7 @@ use crate::workspace::fixture::{Facts, bare, now, spec_of_image, with_machine, w
 use crate::workspace::works::is_new;
 
 /// What is asked for: `ground`, `pods`, both, or nothing.
+#[track_caller]
 fn check(facts: Facts, expected: &str) {
     let observed = facts.observed();
     let ground = observed.asks_for_ground().then_some("ground");
@@ -35,6 +36,7 @@ fn one_that_waits_or_is_at_rest_asks_for_nothing() {
     let machine = || with_machine().isolated().machine_is("db", "Running").started(&["db"]);
     check(machine(), "");
     check(machine().without_image(), "");
+    check(workspace().isolated().runs("api", 0).open(1), "");
     check(ready().machine("db").without_kubevirt().service("db").started(&["api", "db"]), "");
 }
 
@@ -53,6 +55,13 @@ fn the_namespace_is_asked_for_before_something_is_made() {
 }
 
 #[test]
+fn the_namespace_is_asked_for_when_pods_of_what_had_its_start_are_missing() {
+    check(workspace().isolated().runs("api", 0).started(&["api"]), "ground");
+    check(workspace().isolated().runs("api", 0).started(&["api"]).ground(Ground::Terminating), "");
+    check(workspace().suspended().isolated().runs("api", 0), "");
+}
+
+#[test]
 fn the_namespace_is_asked_for_before_an_image_is_made() {
     let brings = |facts: Facts| {
         facts.isolated().entry_of("db", |entry| entry.spec.image = Some(spec_of_image()))
@@ -63,6 +72,11 @@ fn the_namespace_is_asked_for_before_an_image_is_made() {
     check(data().started(&["db"]), "ground");
     let other = || data().image_entry("copy").started(&["db"]);
     check(other(), "ground");
+    let copy_waits = |facts: Facts| {
+        let facts = facts.isolated().image_entry("copy").without_image().service("copy");
+        facts.entry_of("db", |entry| entry.spec.image = Some(spec_of_image()))
+    };
+    check(copy_waits(bare().image_entry("db")).started(&["copy"]), "ground");
     check(brings(bare().image_entry("db")).service("db").started(&["db"]), "");
 }
 
@@ -163,7 +177,7 @@ fn nothing_is_made_in_a_namespace_that_was_not_asked_for() {
     for facts in product(vec![parts], &[LIVES, IMAGES, CHILDREN, TROUBLES]) {
         let observed = facts.observed();
         let plan = decide(&observed, now());
-        let new: Vec<String> = plan.writes.iter().filter(|it| is_new(it)).map(kind).collect();
+        let new: Vec<String> = plan.before_status().filter(|it| is_new(it)).map(kind).collect();
         assert!(new.is_empty() || observed.asks_for_ground(), "{new:?} of {observed:#?}");
         made.extend(new);
     }

@@ -229,7 +229,7 @@ fn ready_is_the_first_that_is_not_as_it_should_be() {
             .runs("api", 1)
             .started(&["api"])
             .spec(|spec| spec.containers[0].image = "api:2".to_owned()),
-        "Provisioning (Progressing, 0/1): container 'api': it was made or changed just now",
+        "Provisioning (Progressing, 0/1): container 'api': it is being made or changed",
     );
     check_whole(
         with_machine().ticket("1").image_in(Phase::Failed),

@@ -1,0 +1,148 @@
+//! What is refused of one part: it is told, and holds no other part up, nor anything that is to stop.
+
+use otctl_kit::plan::Propagation;
+use otctl_types::condition;
+use serde_json::{Value, json};
+use testbed::builders::key;
+use testbed::fault::at as call;
+use testbed::sim::Order;
+use testbed::{Health, Sim};
+
+use crate::builders::{container, synced_image, workspace};
+use crate::controller::{at, edit, is_ready, names, reason, status, world};
+use crate::faults::refusal;
+use crate::strangers::stranger;
+
+/// A workspace of two containers and a machine, Ready.
+fn ready() -> Sim {
+    let mut sim = world(Order::Fixed);
+    synced_image(&sim.world, "debian");
+    workspace("lab").machine("db", "debian").container("api").container("web").create(&sim.world);
+    sim.settle();
+    assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
+    sim
+}
+
+/// From now on, until the faults are taken away.
+fn refuse(sim: &Sim, what: &str) {
+    let words = "admission webhook says no";
+    sim.faults().add(call(&format!("write {what}")).always().then(refusal(
+        403,
+        "Forbidden",
+        words,
+    )));
+}
+
+fn image_of(sim: &Sim, deployment: &str) -> Value {
+    let found = sim.world.get("Deployment", &at(deployment)).unwrap();
+    found["spec"]["template"]["spec"]["containers"][0]["image"].clone()
+}
+
+#[test]
+fn what_is_suspended_stops_though_its_lost_service_is_refused() {
+    let mut sim = ready();
+    refuse(&sim, "Service labs/lab--api");
+    sim.world.delete("Service", &at("lab--api"), Propagation::Background);
+    edit(&sim.world, "lab", |spec| spec.suspended = true);
+    sim.run_until("nothing runs", |world| names(world, "Pod").is_empty());
+    let machine = sim.world.get("VirtualMachine", &at("lab--db")).unwrap();
+    assert_eq!(machine["spec"]["runStrategy"], json!("Halted"));
+    sim.faults().clear();
+    sim.settle();
+    assert!(sim.world.get("Service", &at("lab--api")).is_some(), "\n{}", sim.story);
+}
+
+#[test]
+fn what_is_suspended_stops_though_its_policy_is_refused() {
+    let mut sim = ready();
+    refuse(&sim, "NetworkPolicy labs/lab--network");
+    sim.world.delete("NetworkPolicy", &at("lab--network"), Propagation::Background);
+    edit(&sim.world, "lab", |spec| spec.suspended = true);
+    sim.run_until("nothing runs", |world| names(world, "Pod").is_empty());
+}
+
+#[test]
+fn what_is_suspended_in_its_turn_stops_though_a_name_is_taken_meanwhile() {
+    let mut sim = world(Order::Fixed);
+    sim.world.fare("web", Health::NeverReady);
+    workspace("lab").container("api").container("web").create(&sim.world);
+    sim.run_until("both run", |world| names(world, "Pod").len() == 2);
+    assert!(status(&sim.world, "lab").open_turn.is_some());
+    sim.world.delete("Service", &at("lab--web"), Propagation::Background);
+    stranger(&sim, "Service", "lab--web");
+    edit(&sim.world, "lab", |spec| spec.suspended = true);
+    sim.run_until("nothing runs", |world| names(world, "Pod").is_empty());
+    assert_eq!(reason(&sim.world, "lab", condition::ACCEPTED), "NameConflict", "\n{}", sim.story);
+}
+
+#[test]
+fn one_deployment_that_is_refused_holds_no_other_up() {
+    let mut sim = ready();
+    refuse(&sim, "Deployment labs/lab--api");
+    edit(&sim.world, "lab", |spec| {
+        spec.containers.iter_mut().for_each(|it| it.image.push_str("-next"));
+    });
+    sim.run_until("the other one is rolled", |world| {
+        let web = world.get("Deployment", &at("lab--web")).unwrap();
+        web["spec"]["template"]["spec"]["containers"][0]["image"] == "registry.example/web:1-next"
+    });
+    assert_eq!(image_of(&sim, "lab--api"), json!("registry.example/api:1"));
+}
+
+/// `kubectl wait --for=condition=ContainersReady` is not to pass on a spec that nothing runs.
+#[test]
+fn what_is_refused_is_not_told_as_done() {
+    let mut sim = ready();
+    refuse(&sim, "Deployment labs/lab--api");
+    edit(&sim.world, "lab", |spec| spec.containers[0].image.push_str("-next"));
+    sim.run_until("it is told", |world| reason(world, "lab", condition::READY) == "Rejected");
+    let told = status(&sim.world, "lab");
+    let containers = condition::find(&told.conditions, condition::CONTAINERS_READY).unwrap();
+    assert_eq!(containers.status, "False", "\n{}", sim.story);
+    assert_eq!(told.ready_parts.as_deref(), Some("2/3"));
+    sim.faults().clear();
+    sim.settle();
+    assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
+    assert_eq!(image_of(&sim, "lab--api"), json!("registry.example/api:1-next"));
+}
+
+#[test]
+fn what_is_lost_is_made_again_while_the_service_of_an_added_entry_is_refused() {
+    let mut sim = ready();
+    refuse(&sim, "Service labs/lab--new");
+    edit(&sim.world, "lab", |spec| spec.containers.push(container("new")));
+    sim.run_until("it is told", |world| reason(world, "lab", condition::READY) == "Rejected");
+    sim.world.delete("Deployment", &at("lab--api"), Propagation::Background);
+    sim.run_until("it is gone", |world| world.get("Deployment", &at("lab--api")).is_none());
+    sim.run_until("it is back", |world| world.get("Deployment", &at("lab--api")).is_some());
+}
+
+/// Its machine is what it was; only its name leads elsewhere for a moment.
+#[test]
+fn the_first_port_of_a_machine_is_an_edit_like_any_other() {
+    let mut sim = ready();
+    edit(&sim.world, "lab", |spec| {
+        let machine = spec.virtual_machines[0].spec.instance.as_mut().unwrap();
+        machine.ports = serde_json::from_value(json!([{"port": 22}])).unwrap();
+    });
+    sim.settle();
+    assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
+    let events = sim.world.list("Event").into_iter();
+    let warnings: Vec<_> = events.filter(|it| it["type"] == json!("Warning")).collect();
+    assert_eq!(warnings, [json!(null); 0], "\n{}", sim.story);
+    // Ready is told of the new spec only once its Service is there again.
+    let lab = sim.world.get("Workspace", &key("lab")).unwrap();
+    let generation = lab["metadata"]["generation"].clone();
+    let too_early = sim.world.history(|history| {
+        let made = history.iter().rposition(|it| it.id.kind == "Service" && !it.is_removal());
+        history[..made.unwrap()].iter().any(|it| {
+            let conditions = it.object["status"]["conditions"].as_array();
+            let ready = conditions.and_then(|all| all.iter().find(|it| it["type"] == "Ready"));
+            it.id.kind == "Workspace"
+                && ready.is_some_and(|ready| {
+                    ready["status"] == "True" && ready["observedGeneration"] == generation
+                })
+        })
+    });
+    assert!(!too_early, "\n{}", sim.story);
+}
