@@ -60,7 +60,8 @@ pub enum Command {
     /// Wait until objects are ready, or have failed.
     ///
     /// All named objects are waited for, also after one of them has failed. A state that was told of an earlier spec,
-    /// or before a retry was asked for, is no answer. An API server that is away for a while is asked again.
+    /// or before a retry was asked for, is no answer. An API server that answered once and is away for a while is asked
+    /// again.
     #[command(after_help = EXIT_CODES)]
     Wait(WaitArgs),
     /// Ask again for what has failed: gives a new budget of downloads.

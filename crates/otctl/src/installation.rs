@@ -27,8 +27,9 @@ pub use self::controller::{Controller, ControllerProcess, Launch};
 /// Where Workspaces are made that say nothing else.
 pub const WORKSPACE_NAMESPACE: &str = "labs";
 
-/// Who applies what is installed.
-const FIELD_MANAGER: &str = "otctl";
+/// Who applies what is installed. Another one than `otctl apply`: what is applied by that later takes no key of the policy
+/// away that stands here alone.
+const FIELD_MANAGER: &str = "otctl-installation";
 
 /// A new kind is listed by then.
 const LISTED_WITHIN: Duration = Duration::from_secs(30);

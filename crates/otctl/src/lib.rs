@@ -44,6 +44,8 @@ mod wait;
 
 use std::process::ExitCode;
 
+use anyhow::Context as _;
+
 use crate::cli::{Cli, Command};
 use crate::cmd::suspend::Wish;
 
@@ -60,7 +62,11 @@ pub fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let runtime = tokio::runtime::Runtime::new().expect("a process may have threads");
-    runtime.block_on(run(Cli::read().command)).unwrap_or_else(|error| {
+    let ended = runtime.block_on(run(Cli::read().command)).and_then(|code| {
+        out::finish().context("not everything could be printed")?;
+        Ok(code)
+    });
+    ended.unwrap_or_else(|error| {
         out::error(&error);
         if error.is::<selection::Misnamed>() { ExitCode::from(USAGE) } else { ExitCode::FAILURE }
     })

@@ -1,19 +1,44 @@
-//! How anything is printed. A reader that has gone (`otctl queue | head`) is no reason to panic, so a line that cannot
-//! be written is dropped.
+//! How anything is printed. A reader that has gone (`otctl queue | head`) is no reason to panic or to complain, so a line
+//! that cannot be written is dropped; a full disk is, once everything is done.
 
-use std::io::{self, IsTerminal, Write as _};
+use std::io::{self, ErrorKind, IsTerminal, Write as _};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use comfy_table::presets::NOTHING;
 use jiff::{SignedDuration, Timestamp};
 
+/// Why the first of what was to be printed was not.
+static LOST: Mutex<Option<io::Error>> = Mutex::new(None);
+
 /// One line to standard output.
 pub(crate) fn line(text: &str) {
-    drop(writeln!(io::stdout(), "{text}"));
+    note(writeln!(io::stdout(), "{text}"));
 }
 
 /// Text that brings its own line ends.
 pub(crate) fn text(text: &str) {
-    drop(io::stdout().write_all(text.as_bytes()));
+    note(io::stdout().write_all(text.as_bytes()));
+}
+
+/// Whether everything was printed for which there was a reader.
+///
+/// # Errors
+/// Why something was not.
+pub(crate) fn finish() -> io::Result<()> {
+    note(io::stdout().flush());
+    lost().take().map_or(Ok(()), Err)
+}
+
+fn note(written: io::Result<()>) {
+    if let Err(error) = written
+        && error.kind() != ErrorKind::BrokenPipe
+    {
+        lost().get_or_insert(error);
+    }
+}
+
+fn lost() -> MutexGuard<'static, Option<io::Error>> {
+    LOST.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// An error and its causes to standard error.

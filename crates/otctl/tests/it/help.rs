@@ -71,6 +71,19 @@ fn exit_codes_are_told_where_they_are_needed() {
 }
 
 #[test]
+fn what_could_not_be_printed_is_a_failure_unless_nobody_reads() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = otctl().arg("crds").stdout(full).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("not everything could be printed"), "{told}");
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = otctl().arg("crds").stdout(writer).output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
 fn crds_prints_both_kinds() {
     let text = stdout(&otctl().arg("crds").output().unwrap());
     for name in ["admissionqueues.pelotech.ot", "vmdiskimages.pelotech.ot"] {
