@@ -25,7 +25,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 pub use self::container::{Container, ContainerPort};
 pub use self::network::Network;
 pub use self::status::{
-    ContainerReport, ContainerState, NetworkReport, OpenTurn, Phase, Resources,
+    ContainerReport, ContainerState, DiskOrigin, NetworkReport, OpenTurn, Phase, Resources,
     VirtualMachineReport, WorkspaceStatus,
 };
 pub use self::virtual_machine::{

@@ -96,7 +96,7 @@ impl Needs {
 
     /// What the disk of an entry was made from: as its claim says; of an entry that runs no machine, as is on record.
     pub fn made_from(&self, workspace: &Workspace, entry: &VirtualMachine) -> Option<Origin> {
-        let recorded = parts::made_from(workspace, &entry.name);
+        let recorded = parts::made_from(workspace, entry);
         let named = &entry.spec.vm_disk_image_name;
         if entry.spec.instance.is_none() {
             return recorded.filter(|recorded| recorded.image == *named);
@@ -189,7 +189,7 @@ fn claim_names(
 ) -> BTreeSet<String> {
     let entries = workspace.spec.virtual_machines.iter();
     let names = entries.flat_map(|entry| {
-        let recorded = parts::made_from(workspace, &entry.name).map(|recorded| recorded.revision);
+        let recorded = parts::made_from(workspace, entry).map(|recorded| recorded.revision);
         let known = recorded.into_iter().chain(current(images, entry));
         known.map(|revision| kin::claim_name(workspace, &entry.name, &revision))
     });

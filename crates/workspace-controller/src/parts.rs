@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use otctl_types::Workspace;
-use otctl_types::workspace::VirtualMachine;
+use otctl_types::workspace::{DiskOrigin, VirtualMachine, WorkspaceStatus};
 
 use crate::config::Settings;
 use crate::images::Origin;
@@ -14,10 +14,20 @@ pub fn names(workspace: &Workspace) -> impl Iterator<Item = &str> {
     machines.chain(workspace.spec.containers.iter().map(|entry| entry.name.as_str()))
 }
 
-/// Names of the entries whose first start is over.
+/// Names of the entries whose first start is over; not of one that has gained a machine since. Whoever asks what is started
+/// asks here.
 pub fn started(workspace: &Workspace) -> BTreeSet<&str> {
     let status = workspace.status.as_ref();
-    status.iter().flat_map(|status| &status.started_parts).map(String::as_str).collect()
+    let names = status.iter().flat_map(|status| &status.started_parts).map(String::as_str);
+    names.filter(|name| !gains_machine(workspace, name)).collect()
+}
+
+/// Whether an entry that only used its image is to run a machine now. Of one without a record nobody knows: what was started
+/// is not started again.
+fn gains_machine(workspace: &Workspace, name: &str) -> bool {
+    let mut machines = workspace.spec.virtual_machines.iter();
+    let entry = machines.find(|entry| entry.name == name && entry.spec.instance.is_some());
+    entry.and_then(|entry| disk(workspace, entry)).is_some_and(|disk| !disk.copied)
 }
 
 /// Names of the entries that a slot is needed for.
@@ -46,9 +56,31 @@ pub fn namespace(workspace: &Workspace, settings: &Settings) -> String {
     accepted.or_else(asked).unwrap_or_else(|| settings.default_namespace.clone())
 }
 
-/// What the disk of a machine was made from, as is on record.
-pub fn made_from(workspace: &Workspace, entry: &str) -> Option<Origin> {
-    let resources = workspace.status.as_ref()?.resource_status.as_ref()?;
-    let report = resources.virtual_machines.iter().find(|report| report.name == entry)?;
-    Some(Origin { image: report.image.clone()?, revision: report.revision.clone()? })
+/// What the disk of an entry was made from, as is on record.
+pub fn made_from(workspace: &Workspace, entry: &VirtualMachine) -> Option<Origin> {
+    let DiskOrigin { image, revision, .. } = disk(workspace, entry)?;
+    Some(Origin { image, revision })
 }
+
+/// What is on record of the disk of an entry.
+pub fn disk(workspace: &Workspace, entry: &VirtualMachine) -> Option<DiskOrigin> {
+    let status = workspace.status.as_ref()?;
+    let recorded = status.disks.iter().find(|disk| disk.entry == entry.name);
+    recorded.cloned().or_else(|| told(status, entry))
+}
+
+/// What people are told of it. A release that did not remember disks took that for its memory, so that its status has it
+/// nowhere else; whether the disk was the machine's own then is not known.
+fn told(status: &WorkspaceStatus, entry: &VirtualMachine) -> Option<DiskOrigin> {
+    let reports = &status.resource_status.as_ref()?.virtual_machines;
+    let report = reports.iter().find(|report| report.name == entry.name)?;
+    Some(DiskOrigin {
+        entry: entry.name.clone(),
+        image: report.image.clone()?,
+        revision: report.revision.clone()?,
+        copied: entry.spec.instance.is_some(),
+    })
+}
+
+#[cfg(test)]
+mod tests;

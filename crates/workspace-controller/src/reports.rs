@@ -18,7 +18,7 @@ use otctl_types::workspace::{
 use crate::aggregate::{self, Part};
 use crate::children::{self, Facts};
 use crate::family::{Child, ChildKind};
-use crate::images::{Disk, Lack, Origin};
+use crate::images::Lack;
 use crate::isolation;
 use crate::kin::{self, Whose};
 use crate::machines::VirtualMachine;
@@ -58,7 +58,7 @@ impl Observed {
         let machines = workspace.spec.virtual_machines.iter();
         let machines = machines.map(|entry| {
             let part = self.machine_says(entry).map(|part| said(&entry.name, part));
-            self.machine_part(entry, part.as_ref(), touched)
+            self.machine_part(entry, part.as_ref())
         });
         let (containers, started) = (workspace.spec.containers.iter(), parts::started(workspace));
         let containers = containers.map(|entry| {
@@ -103,7 +103,7 @@ impl Observed {
         entry.spec.instance.as_ref().map(|instance| aggregate::machine(instance, machine, &pods))
     }
 
-    fn machine_part(&self, entry: &MachineEntry, part: Option<&Part>, touched: &[Child]) -> Report {
+    fn machine_part(&self, entry: &MachineEntry, part: Option<&Part>) -> Report {
         let of_disk = self.needs.disks.get(&entry.name).and_then(|disk| disk.lack(entry));
         let is_there = part.is_none() || self.machine(&entry.name).is_some();
         let is_reached_anew = Self::is_reached_anew(&entry.name, touched);
@@ -117,7 +117,7 @@ impl Observed {
             is_changing: part.is_some_and(|part| part.is_changing) || is_there && is_reached_anew,
             runs_machine: part.is_some(),
             container: None,
-            machine: Some(self.machine_report(entry, lack.as_ref(), touched)),
+            machine: Some(self.machine_report(entry, lack.as_ref())),
             lack: lack.unwrap_or_else(|| Lack {
                 reason: Reason::Creating,
                 message: format!("virtual machine '{}' is being made", entry.name),
@@ -125,14 +125,8 @@ impl Observed {
         }
     }
 
-    fn machine_report(
-        &self,
-        entry: &MachineEntry,
-        lack: Option<&Lack>,
-        touched: &[Child],
-    ) -> VirtualMachineReport {
-        let origin = self.origin(entry, touched);
-        let named = || entry.spec.vm_disk_image_name.clone();
+    /// Phase and name are of one image. Of which revision the disk is, is remembered, and told from there.
+    fn machine_report(&self, entry: &MachineEntry, lack: Option<&Lack>) -> VirtualMachineReport {
         let image = self.needs.images.get(&entry.spec.vm_disk_image_name);
         let phase = image.map(|image| image.status.as_ref().and_then(|status| status.phase));
         let machine = self.machine(&entry.name).and_then(|machine| machine.status.as_ref());
@@ -143,26 +137,11 @@ impl Observed {
                 Some(phase) => phase.map(|phase| format!("{phase:?}")),
             },
             message: lack.map(|lack| message(&lack.message)),
-            image: Some(origin.as_ref().map_or_else(named, |origin| origin.image.clone())),
-            revision: origin.map(|origin| origin.revision),
+            image: Some(entry.spec.vm_disk_image_name.clone()),
+            revision: None,
             machine: machine.and_then(|status| status.printable_status.clone()),
             service: self.service(&entry.name).map(|service| service.name_any()),
         }
-    }
-
-    /// What is used of which image, from the pass on in which a disk is made from it; once it is, it stays on record.
-    fn origin(&self, entry: &MachineEntry, touched: &[Child]) -> Option<Origin> {
-        let workspace = self.workspace.as_ref()?;
-        self.needs.made_from(workspace, entry).or_else(|| {
-            let Disk::Available(current) = self.needs.disks.get(&entry.name)? else { return None };
-            let mut touched = touched.iter().filter(|child| child.is_of(&entry.name));
-            let is_used = match entry.spec.instance {
-                Some(_) => touched.any(|child| child.kind == ChildKind::Claim),
-                None => self.service(&entry.name).is_some(),
-            };
-            let image = entry.spec.vm_disk_image_name.clone();
-            is_used.then(|| Origin { image, revision: current.revision.clone() })
-        })
     }
 
     /// The workspace and everything else that a child is made from.

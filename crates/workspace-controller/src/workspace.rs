@@ -1,8 +1,9 @@
 //! The workspace: one reconciler per Workspace. `asks.rs` is what is read afresh before a pass, `verdict.rs` is its state machine, `works.rs` what is made in which order,
-//! `status.rs` what people see of it.
+//! `disks.rs` what is remembered of disks, `status.rs` what people see of it.
 
 pub mod asks;
 pub mod decide;
+pub mod disks;
 #[cfg(test)]
 pub(crate) mod fixture;
 pub mod observe;

@@ -249,6 +249,12 @@ fn status(world: &World, choices: &mut Choices<'_>, name: &str) {
         |choices: &mut Choices<'_>| json!(choices.of(&["api", "web", "db", "data", "gone"]));
     let turn =
         |choices: &mut Choices<'_>| json!({"number": choices.attempt(), "since": choices.time()});
+    let disk = |choices: &mut Choices<'_>| {
+        json!({
+            "entry": entry(choices), "image": choices.text(&IMAGES), "revision": choices.text(&["r1", "r2"]),
+            "copied": choices.one_in(2),
+        })
+    };
     let status = choices.some(&[
         ("phase", &|choices| json!(choices.of(&["Provisioning", "Ready", "Suspended", "Failed"]))),
         ("namespace", &|choices| json!(choices.of(&[LABS, LABS, LABS, "elsewhere"]))),
@@ -261,6 +267,7 @@ fn status(world: &World, choices: &mut Choices<'_>, name: &str) {
         ("startedParts", &|choices| choices.list(3, entry)),
         ("message", &|choices| choices.text(&["what was said"])),
         ("readyParts", &|choices| choices.text(&["1/2"])),
+        ("disks", &|choices| choices.list(3, disk)),
     ]);
     let key = Key::new("", name);
     let fits = schema::problems("Workspace", &status).is_empty();

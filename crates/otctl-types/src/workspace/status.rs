@@ -32,8 +32,8 @@ impl Phase {
     }
 }
 
-/// What is known of a workspace. `namespace`, `ticket`, `lastTurn`, `openTurn`, `startedParts` and the `revision` of each
-/// virtual machine are memory that decisions rest on; everything else is output.
+/// What is known of a workspace. `namespace`, `ticket`, `lastTurn`, `openTurn`, `startedParts` and `disks` are memory that
+/// decisions rest on; everything else is output.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkspaceStatus {
@@ -81,6 +81,12 @@ pub struct WorkspaceStatus {
     #[schemars(length(max = 128), inner(length(max = 40)))]
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub started_parts: Vec<String>,
+    /// What the disks of `virtualMachines` were made from, by the names of their entries; gone with its entry. An entry that
+    /// is in `startedParts`, and is not `copied` though it has an `instance` by now, takes a slot to start its machine.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["entry".into()]))]
+    pub disks: Vec<DiskOrigin>,
     /// What is known of each part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_status: Option<Resources>,
@@ -95,6 +101,24 @@ pub struct OpenTurn {
     pub number: i64,
     /// When it began; `provisioningTimeout` counts from here.
     pub since: Time,
+}
+
+/// What the disk of an entry was made from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DiskOrigin {
+    /// Name of the entry.
+    #[schemars(length(max = 40))]
+    pub entry: String,
+    /// Name of the VMDiskImage. The entry may name another one since.
+    #[schemars(length(max = 253))]
+    pub image: String,
+    /// The revision of that image.
+    #[schemars(length(max = 64))]
+    pub revision: String,
+    /// Whether the disk is its machine's own. False of an entry that runs no machine and only uses the image; if it gains an
+    /// `instance`, until the start of that machine is over.
+    pub copied: bool,
 }
 
 /// What is known of each part of a workspace.
@@ -123,7 +147,7 @@ pub struct VirtualMachineReport {
     /// Name of the entry.
     #[schemars(length(max = 40))]
     pub name: String,
-    /// Phase of the VMDiskImage: `Queued`, `Syncing`, `Snapshotting`, `Succeeded` or `Failed`; `NotFound` when there is
+    /// Phase of the VMDiskImage that the entry names: `Queued`, `Syncing`, `Snapshotting`, `Succeeded` or `Failed`; `NotFound` when there is
     /// none of that name, and absent while the image has not been looked at by its controller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
@@ -132,11 +156,12 @@ pub struct VirtualMachineReport {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 2048))]
     pub message: Option<String>,
-    /// Name of the VMDiskImage: the one that its disk was made from, also when the entry names another one since.
+    /// Name of the VMDiskImage that the entry names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub image: Option<String>,
-    /// The revision of the image that its disk was made from.
+    /// The revision of that image that its disk was made from; absent while there is none, or when it was made from another
+    /// image: see `disks`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub revision: Option<String>,

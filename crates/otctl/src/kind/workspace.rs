@@ -3,6 +3,8 @@
 mod observe;
 mod tree;
 
+use std::collections::BTreeSet;
+
 use anyhow::Context as _;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -88,7 +90,8 @@ fn retry(workspace: &Workspace) -> String {
     let machines = status.and_then(|it| it.resource_status.as_ref()).into_iter();
     let machines = machines.flat_map(|it| &it.virtual_machines);
     let failed = machines.filter(|it| it.phase.as_deref() == Some("Failed"));
-    let names: Vec<_> = failed.filter_map(|it| it.image.as_deref()).collect();
+    // Entries may share an image, and each time that it is named gives it one more budget.
+    let names: BTreeSet<_> = failed.filter_map(|it| it.image.as_deref()).collect();
     let namespace = status.and_then(|it| it.namespace.as_deref()).unwrap_or_default();
     if names.is_empty() {
         return "a workspace goes on by itself when its cause goes; see otctl describe".to_owned();
@@ -139,8 +142,10 @@ mod tests {
         let failed = json!({"namespace": "labs", "resourceStatus": {"virtualMachines": [
             {"name": "db", "image": "debian", "phase": "Failed"},
             {"name": "web", "image": "alpine", "phase": "Succeeded"},
+            {"name": "twin", "image": "debian", "phase": "Failed"},
+            {"name": "data", "image": "arch", "phase": "Failed"},
         ]}});
-        assert!(of(failed).ends_with("otctl retry vmdi/debian -n labs"));
+        assert!(of(failed).ends_with("otctl retry vmdi/arch vmdi/debian -n labs"));
         assert!(of(json!({})).contains("by itself"));
     }
 }

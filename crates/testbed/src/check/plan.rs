@@ -15,7 +15,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 /// Fields of a status that decisions rest on: once remembered in a pass, the same pass does not forget them.
-const MEMORY: [&str; 10] = [
+const MEMORY: [&str; 12] = [
+    "namespace",
     "ticket",
     "queuedAt",
     "budget",
@@ -26,6 +27,7 @@ const MEMORY: [&str; 10] = [
     "lastTurn",
     "openTurn",
     "startedParts",
+    "disks",
 ];
 
 /// A reconciler whose every decision is made twice and linted. A problem is a panic, which a

@@ -128,14 +128,15 @@ impl Pass<'_> {
     }
 
     fn render(&self, verdict: &Verdict, standing: &Standing) -> WorkspaceStatus {
-        render(self.memory(verdict), standing, self.observed, self.now)
+        render(self.memory(verdict, standing), standing, self.observed, self.now)
     }
 
     /// What is remembered after this pass.
-    fn memory(&self, verdict: &Verdict) -> WorkspaceStatus {
+    fn memory(&self, verdict: &Verdict, standing: &Standing) -> WorkspaceStatus {
         let mut memory = self.workspace.status.clone().unwrap_or_default();
         let names: Vec<String> = parts::names(self.workspace).map(str::to_owned).collect();
         memory.started_parts.retain(|name| names.contains(name));
+        memory.disks = self.observed.disks(standing);
         if let Some(number) = self.observed.held() {
             memory.last_turn = Some(number);
         }

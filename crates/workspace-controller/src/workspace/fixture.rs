@@ -16,7 +16,7 @@ use otctl_types::diskimage::{Phase, VMDiskImageStatus};
 use otctl_types::names::WORKSPACE_FINALIZER;
 use otctl_types::queue::ActiveEntry;
 use otctl_types::workspace::{
-    Container, Instance, OpenTurn, VirtualMachine as MachineEntry, WorkspaceStatus,
+    Container, DiskOrigin, Instance, OpenTurn, VirtualMachine as MachineEntry, WorkspaceStatus,
 };
 use otctl_types::{VMDiskImage, VMDiskImageSpec, Workspace, WorkspaceSpec};
 use policy::Policy;
@@ -233,6 +233,22 @@ impl Facts {
             status.started_parts = names;
             status.last_turn.get_or_insert(1);
         })
+    }
+
+    /// That entry's machine has a disk of its own, as is on record: made from revision `r1` of that image.
+    pub(crate) fn copied(self, entry: &str, image: &str) -> Self {
+        self.disk(entry, image, true)
+    }
+
+    /// That entry used revision `r1` of that image without a machine, as is on record.
+    pub(crate) fn used(self, entry: &str, image: &str) -> Self {
+        self.disk(entry, image, false)
+    }
+
+    fn disk(self, entry: &str, image: &str, copied: bool) -> Self {
+        let (entry, image) = (entry.to_owned(), image.to_owned());
+        let disk = DiskOrigin { entry, image, revision: "r1".to_owned(), copied };
+        self.status(|status| status.disks.push(disk))
     }
 
     pub(crate) fn suspended(self) -> Self {

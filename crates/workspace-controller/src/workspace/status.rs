@@ -1,5 +1,5 @@
 //! What people see of a workspace: phase, message, parts and conditions, one function per condition. Nothing here is read
-//! back by a decision, but for the revision of each disk.
+//! back by a decision.
 
 mod creating;
 mod deleting;
@@ -9,7 +9,9 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use otctl_types::condition::{self, Finding, Reason};
-use otctl_types::workspace::{NetworkReport, Phase, Resources, WorkspaceStatus};
+use otctl_types::workspace::{
+    DiskOrigin, NetworkReport, Phase, Resources, VirtualMachineReport, WorkspaceStatus,
+};
 
 use super::observe::Observed;
 use super::verdict::{self, Verdict, Wait};
@@ -53,7 +55,8 @@ pub fn render(
 ) -> WorkspaceStatus {
     let reports = observed.reports(&standing.touched);
     let stall = stall(standing, observed);
-    let sight = Sight { standing, observed, reports: &reports, stall, now };
+    let disks = &memory.disks;
+    let sight = Sight { standing, observed, reports: &reports, disks, stall, now };
     let findings = sight.findings();
     let generation = observed.workspace.as_ref().and_then(|it| it.metadata.generation);
     let (at, before) = (Time(now), std::mem::take(&mut memory.conditions));
@@ -74,6 +77,8 @@ struct Sight<'a> {
     standing: &'a Standing,
     observed: &'a Observed,
     reports: &'a [Report],
+    /// What disks were made from.
+    disks: &'a [DiskOrigin],
     /// What only a person can help with.
     stall: Option<Lack>,
     now: Timestamp,
@@ -297,10 +302,20 @@ impl Sight<'_> {
     fn resources(&self) -> Resources {
         let reports = self.reports.iter();
         Resources {
-            virtual_machines: reports.clone().filter_map(|it| it.machine.clone()).collect(),
+            virtual_machines: reports.clone().filter_map(|it| self.machine(it)).collect(),
             containers: reports.filter_map(|it| it.container.clone()).collect(),
             network: Some(self.network()),
         }
+    }
+
+    /// With the revision that its disk was made from, if that is one of the image that is told.
+    fn machine(&self, report: &Report) -> Option<VirtualMachineReport> {
+        let told = report.machine.clone()?;
+        let is_of = |disk: &&DiskOrigin| {
+            disk.entry == told.name && told.image.as_ref() == Some(&disk.image)
+        };
+        let revision = self.disks.iter().find(is_of).map(|disk| disk.revision.clone());
+        Some(VirtualMachineReport { revision, ..told })
     }
 
     fn network(&self) -> NetworkReport {

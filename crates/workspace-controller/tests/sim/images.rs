@@ -265,8 +265,10 @@ fn a_disk_is_not_replaced_when_its_entry_names_another_image() {
     sim.settle();
     let expected = "Failed (ImageDiffers, 0/1): the disk of entry 'db' was made from VMDiskImage 'debian', and holds what its guest wrote: it is not replaced. Name that image, or remove the entry and add it again";
     assert_eq!(told(&sim.world, "lab"), expected);
-    let report = |sim: &Sim| status(&sim.world, "lab").resource_status.unwrap().virtual_machines;
-    assert_eq!(report(&sim)[0].image.as_deref(), Some("debian"));
+    let status = status(&sim.world, "lab");
+    let report = &status.resource_status.unwrap().virtual_machines[0];
+    assert_eq!((report.image.as_deref(), report.revision.as_deref()), (Some("fedora"), None));
+    assert_eq!((&*status.disks[0].image, &*status.disks[0].revision), ("debian", "r1"));
     sim.world.edit("Workspace", &bed::key("lab"), |it| it["status"] = json!({}));
     sim.settle();
     assert_eq!(told(&sim.world, "lab"), expected, "what is noted on the claim is not lost");

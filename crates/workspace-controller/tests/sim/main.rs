@@ -10,6 +10,7 @@ mod crash_points;
 mod deletion;
 mod edits;
 mod faults;
+mod gained;
 mod goldens;
 mod healing;
 mod images;

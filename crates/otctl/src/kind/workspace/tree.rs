@@ -8,7 +8,7 @@ use kube::ResourceExt as _;
 use otctl_types::WorkspaceStatus;
 use otctl_types::condition::{CREATING_WORKS, DELETING, RECONCILING, Reason, STALLED};
 use otctl_types::names::ENTRY_LABEL;
-use otctl_types::workspace::{ContainerReport, Phase, VirtualMachineReport};
+use otctl_types::workspace::{ContainerReport, DiskOrigin, Phase, VirtualMachineReport};
 
 use super::observe::Facts;
 use crate::kind::told;
@@ -118,8 +118,18 @@ impl Teller<'_> {
         Node::new(title)
             .notes(self.unsaid(report.message.as_ref()))
             .notes(revision)
+            .notes(self.other_origin(report))
             .notes(self.reached(&report.name, report.service.as_ref()))
             .parts(self.pods(&report.name))
+    }
+
+    /// A disk that was made from another image than its entry names by now.
+    fn other_origin(&self, report: &VirtualMachineReport) -> Option<String> {
+        let mut disks = self.status.disks.iter().filter(|disk| disk.entry == report.name);
+        let is_other =
+            |disk: &&DiskOrigin| disk.copied && report.image.as_ref() != Some(&disk.image);
+        let disk = disks.find(is_other)?;
+        Some(format!("its disk was made from image '{}', revision {}", disk.image, disk.revision))
     }
 
     fn container(&self, report: &ContainerReport) -> Node {

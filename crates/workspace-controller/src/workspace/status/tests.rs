@@ -354,6 +354,20 @@ fn a_revision_is_recorded_once_it_is_used() {
     assert_eq!(revision(data().open(1).service("data")), "r1");
 }
 
+/// Phase, name and revision are of one image: somebody asks for that one again.
+#[test]
+fn what_is_told_of_an_image_is_of_the_one_that_its_entry_names() {
+    let fedora = with_machine().isolated().machine_is("db", "Running").started(&["db"]);
+    let fedora = fedora.copied("db", "debian").entry_of("db", |entry| {
+        entry.spec.vm_disk_image_name = "fedora".to_owned();
+    });
+    let status = told(fedora);
+    let report = &status.resource_status.as_ref().unwrap().virtual_machines[0];
+    let image = (report.image.as_deref(), report.phase.as_deref(), report.revision.as_deref());
+    assert_eq!(image, (Some("fedora"), Some("NotFound"), None));
+    assert_eq!((&*status.disks[0].image, &*status.disks[0].revision), ("debian", "r1"));
+}
+
 #[test]
 fn a_step_of_what_is_on_its_way_is_no_news() {
     let before = told(workspace().isolated().open(1).service("api"));

@@ -80,6 +80,22 @@ Workspace lab: Provisioning (AwaitingImages), 0 of 2 parts
     assert_eq!(tree(&waiting, now()).text(), expected);
 }
 
+/// The image that a person reads of, and may ask for again, is the one that is named.
+#[test]
+fn a_disk_that_was_made_from_another_image_says_from_which() {
+    let of = |copied: bool| {
+        let told = facts(json!({
+            "disks": [{"entry": "db", "image": "debian", "revision": "r1", "copied": copied}],
+            "resourceStatus": {"virtualMachines": [{"name": "db", "image": "fedora", "phase": "Failed"}]},
+        }));
+        tree(&told, now()).text()
+    };
+    let title = "Virtual machine db: image 'fedora' Failed";
+    let origin = "its disk was made from image 'debian', revision r1";
+    assert!(of(true).contains(title) && of(true).contains(origin), "{}", of(true));
+    assert!(of(false).contains(title) && !of(false).contains("debian"), "{}", of(false));
+}
+
 #[test]
 fn a_part_that_is_broken_says_why_in_the_words_of_its_pod() {
     let words = "container 'api': exit code 3: no configuration";

@@ -1,0 +1,91 @@
+//! Machines that entries gain which had their start without one.
+
+use std::collections::BTreeSet;
+
+use otctl_types::condition;
+use serde_json::json;
+use testbed::sim::Order;
+use testbed::world::Version;
+use testbed::{Health, Sim};
+
+use crate::builders::{instance, synced_image, workspace};
+use crate::controller::{edit, expect_sound, is_ready, names, reason, status, world_of};
+
+/// What was started without a machine is started again with it, one after the other as the limit says; in no step of it is
+/// anything broken.
+#[test]
+fn machines_that_started_entries_gain_take_their_turns() {
+    let mut sim = world_of(1, Order::Fixed);
+    synced_image(&sim.world, "debian");
+    let all = ["a", "b", "c"];
+    for name in all {
+        workspace(name).image("db", "debian").container("api").create(&sim.world);
+    }
+    sim.settle();
+    let from = sim.world.revision();
+    for name in all {
+        edit(&sim.world, name, |spec| spec.virtual_machines[0].spec.instance = Some(instance()));
+    }
+    sim.settle();
+    for name in all {
+        assert!(is_ready(&sim.world, name), "{name}\n{}", sim.story);
+        assert_eq!(status(&sim.world, name).last_turn, Some(2), "{name}");
+    }
+    let steps = ["a#2", "a--db", "b#2", "b--db", "c#2", "c--db"];
+    assert_eq!(turns_and_machines(&sim, from), steps, "\n{}", sim.story);
+    let events = sim.world.list("Event").into_iter();
+    let warnings: Vec<_> = events.filter(|it| it["type"] == json!("Warning")).collect();
+    assert_eq!(warnings, [json!(null); 0], "\n{}", sim.story);
+    expect_sound(&sim);
+}
+
+/// Each turn and each machine, in the order in which they began.
+fn turns_and_machines(sim: &Sim, from: u64) -> Vec<String> {
+    let mut steps: Vec<String> = sim.world.history(|history| {
+        let later = history.iter().filter(|version| version.revision > from);
+        let step = |version: &Version| {
+            let turn = version.object["status"]["openTurn"]["number"].as_i64();
+            let name = &version.id.key.name;
+            match version.id.kind.as_str() {
+                "Workspace" => turn.map(|number| format!("{name}#{number}")),
+                "VirtualMachine" => Some(name.clone()),
+                _ => None,
+            }
+        };
+        later.filter_map(step).collect()
+    });
+    let mut seen = BTreeSet::new();
+    steps.retain(|step| seen.insert(step.clone()));
+    steps
+}
+
+#[test]
+fn a_machine_that_an_entry_gains_and_loses_in_line_costs_nothing() {
+    let mut sim = world_of(1, Order::Fixed);
+    synced_image(&sim.world, "debian");
+    workspace("lab").image("db", "debian").create(&sim.world);
+    sim.settle();
+    sim.world.fare("slow", Health::NeverReady);
+    workspace("other").container("slow").create(&sim.world);
+    sim.quiesce();
+    let gain = |sim: &Sim, instance| {
+        edit(&sim.world, "lab", |spec| spec.virtual_machines[0].spec.instance = instance);
+    };
+    gain(&sim, Some(instance()));
+    sim.quiesce();
+    assert_eq!(reason(&sim.world, "lab", condition::READY), "SlotsBusy", "\n{}", sim.story);
+    assert_eq!(names(&sim.world, "VirtualMachine"), [""; 0]);
+    gain(&sim, None);
+    sim.quiesce();
+    assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
+    assert_eq!(status(&sim.world, "lab").last_turn, Some(1));
+    // One that was run, and is to run again, has no disk any more.
+    sim.world.fare("slow", Health::Fine);
+    for instance in [Some(instance()), None, Some(instance())] {
+        gain(&sim, instance);
+        sim.settle();
+        assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
+    }
+    assert_eq!(status(&sim.world, "lab").last_turn, Some(3));
+    expect_sound(&sim);
+}
