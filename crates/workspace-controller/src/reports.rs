@@ -58,7 +58,7 @@ impl Observed {
         let machines = workspace.spec.virtual_machines.iter();
         let machines = machines.map(|entry| {
             let part = self.machine_says(entry).map(|part| said(&entry.name, part));
-            self.machine_part(entry, part.as_ref())
+            self.machine_part(entry, part.as_ref(), touched)
         });
         let (containers, started) = (workspace.spec.containers.iter(), parts::started(workspace));
         let containers = containers.map(|entry| {
@@ -103,7 +103,7 @@ impl Observed {
         entry.spec.instance.as_ref().map(|instance| aggregate::machine(instance, machine, &pods))
     }
 
-    fn machine_part(&self, entry: &MachineEntry, part: Option<&Part>) -> Report {
+    fn machine_part(&self, entry: &MachineEntry, part: Option<&Part>, touched: &[Child]) -> Report {
         let of_disk = self.needs.disks.get(&entry.name).and_then(|disk| disk.lack(entry));
         let is_there = part.is_none() || self.machine(&entry.name).is_some();
         let is_reached_anew = Self::is_reached_anew(&entry.name, touched);

@@ -49,9 +49,11 @@ pub fn refused(
         Verdict::Opening(_) | Verdict::Building if is_invalid => Verdict::Settling(Start::Refused),
         judged => judged,
     };
+    // What was made all the same is remembered once it is seen.
+    let memory = pass.memory(&verdict, &pass.standing(&verdict, &Writes::default()));
     let trouble = Some(trouble_of(refusal));
     let standing = Standing { trouble, ..pass.standing(&verdict, &works) };
-    Some(pass.render(&verdict, &standing))
+    Some(render(memory, &standing, observed, now))
 }
 
 fn trouble_of(refusal: &Refusal<'_>) -> Trouble {
