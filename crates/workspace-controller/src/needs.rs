@@ -28,7 +28,7 @@ pub struct Needs {
     pub images: BTreeMap<String, Arc<VMDiskImage>>,
     /// The disks of its machines.
     pub claims: Vec<Arc<PersistentVolumeClaim>>,
-    /// Those among them that somebody else takes along when it goes, by name.
+    /// Those of the images that somebody else takes along when it goes, by name.
     pub doomed: BTreeSet<String>,
     /// Who else uses an image in which this workspace takes its share now, by the image's name: all of them get theirs in the
     /// same write, so that the first that would take it along never is its only owner.

@@ -6,7 +6,7 @@
 //!   new ─▶ Unticketed ─▶ Waiting ──slot──▶ Opening ─▶ Building ──all ready, or late──▶ Settling ─▶ Tending
 //!                           ▲  ▲                        │                                          │
 //!                           │  └── images not there ────┘ Yielding               an added entry ─┘
-//!                           └──────── resumed ── Suspended ◀── suspended (from anywhere)
+//!                           └──────── resumed ── Suspended ◀── suspended (from anywhere but Invalid)
 //!
 //!   deleted, from anywhere ─▶ Leaving: workloads ─▶ pods gone ─▶ policy ─▶ finalizer
 //! ```
