@@ -182,7 +182,8 @@ impl Pass<'_> {
 
     /// The first pod to be late; soon, when the last one is gone from the view and not for the API server.
     fn next_of_departure(&self) -> Next {
-        if self.observed.awaits_last_pod() && !self.observed.are_pods_gone {
+        let awaits_last_pod = self.observed.awaits_last_pod() && !self.observed.are_pods_gone;
+        if awaits_last_pod || self.observed.is_cut_off() {
             return Next::At(self.now.checked_add(LOOK_AGAIN).unwrap_or(Timestamp::MAX));
         }
         let late = self.observed.pods.iter().filter_map(|pod| overdue_at(pod));

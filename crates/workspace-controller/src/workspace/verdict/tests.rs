@@ -198,6 +198,7 @@ fn deletion_comes_before_everything() {
     check(workspace().open(1).deleted().suspended(), "Leaving");
     check(workspace().deleted().foreign::<Deployment>("lab--api"), "Leaving");
 }
+        (Ground::Lost, "NamespaceNotFound"),
 
 #[test]
 fn what_is_not_there_is_gone() {
