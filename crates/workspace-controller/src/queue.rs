@@ -157,7 +157,8 @@ impl Line for Workspaces {
                 continue;
             }
             let needs = Needs::seen(&self.views, workspace, &namespace);
-            let lack = needs.conflict(&namespace).or_else(|| needs.obstacle(workspace));
+            let lack = needs.conflict(&namespace);
+            let lack = lack.or_else(|| needs.obstacle(workspace, &namespace));
             facts.blocked.extend(lack.map(|lack| (member.uid.clone(), lack.reason.as_str())));
             facts.namespaces.insert(member.uid.clone(), namespace);
         }
