@@ -10,7 +10,7 @@ use testbed::clock::VirtualClock;
 use testbed::{Feed, World};
 
 use crate::choices::Choices;
-use crate::cluster::{Direct, make};
+use crate::cluster::{Direct, Mishap, make};
 use crate::promises::{Promises, last_writes};
 
 /// Looks at the same cluster after which nothing is written any more.
@@ -113,8 +113,13 @@ fn step<C: Controller>(
     match choices.byte() {
         240..=243 => pair[0] = C::new(world, clock),
         244..=247 => pair.swap(0, 1),
+        what @ 236..=239 => {
+            let mishap = Mishap::REFUSALS[usize::from(what - 236)];
+            pair[0].process().direct.be_in_trouble(choices.below(8), mishap);
+        }
         what @ 248.. => {
-            pair[0].process().direct.be_in_trouble(usize::from(what % 4), what >= 252);
+            let mishap = if what >= 252 { Mishap::Unanswered } else { Mishap::Lost };
+            pair[0].process().direct.be_in_trouble(usize::from(what % 4), mishap);
         }
         what => pair[0].go_on(what, choices),
     }

@@ -12,7 +12,7 @@
 //! | [`report`] | termination messages and progress | bounds of what is remembered of them |
 //! | [`source_hosts`] | rules, addresses and urls | nothing dangerous is reached under any spelling, but by its full name |
 //! | [`unpack`] | compressed files | bounded output, the same at the first look and in the end |
-//! | [`workspace`] | Workspaces, ledgers, children and strangers, as anybody may have left them, and what happens next | ownership, the policy before the pods, nothing made without a turn, bounds of every status, rest in the end |
+//! | [`workspace`] | Workspaces, ledgers, children and strangers, as anybody may have left them, and what happens next | ownership, the policy before the pods and gone after them, nothing made without a turn, bounds of every status, rest in the end |
 //!
 //! `cargo xtask fuzz` builds and runs them; `cargo fuzz run -s none --fuzz-dir crates/fuzz TARGET` does too, where
 //! cargo-fuzz is installed. Without a fuzzer a target tries the files it is given: `cargo run -p fuzz --bin TARGET FILE`.

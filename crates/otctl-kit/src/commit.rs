@@ -10,6 +10,7 @@ mod writer;
 use std::fmt;
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -88,6 +89,8 @@ pub enum WriteError {
     Foreign {
         /// The object in the way.
         object: String,
+        /// Whose it says that it is.
+        found: Box<ObjectMeta>,
     },
     /// The plan's own object is gone, and with it the reason for the plan.
     #[error("the object is gone")]

@@ -166,7 +166,7 @@ fn caught<T>(pure: impl FnOnce() -> T) -> Result<T, String> {
 /// What a reconciler is asked about: only what no automatic step changes at once.
 fn refusal(error: &CommitError) -> Option<Refusal<'_>> {
     let cause = match &error.cause {
-        WriteError::Foreign { .. } => RefusalCause::Foreign,
+        WriteError::Foreign { found, .. } => RefusalCause::Foreign(found),
         WriteError::Refused(cause @ (ApiError::Forbidden { .. } | ApiError::Invalid { .. })) => {
             RefusalCause::Api(cause)
         }

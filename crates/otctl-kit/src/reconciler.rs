@@ -4,6 +4,7 @@ use std::future::Future;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -68,8 +69,8 @@ pub struct Refusal<'a> {
 pub enum RefusalCause<'a> {
     /// The API server said no.
     Api(&'a ApiError),
-    /// Someone else's object has the name of the child.
-    Foreign,
+    /// An object has the name of the child that is not the subject's: what it says of itself.
+    Foreign(&'a ObjectMeta),
     /// `decide` panicked: a defect of ours.
     Panicked {
         /// What the panic said.

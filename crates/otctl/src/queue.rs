@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use diskimage_controller::source;
 use diskimage_controller::surroundings::Surroundings;
-use diskimage_controller::views::effective_policy;
 use diskimage_controller::want::{Place, Want, want};
 use jiff::Timestamp;
 use kube::ResourceExt as _;
+use otctl_queue::effective_policy;
 use otctl_types::condition::{self, POLICY_VALID, READY, Reason};
 use otctl_types::diskimage::Phase;
 use otctl_types::queue::ActiveEntry;

@@ -154,7 +154,8 @@ fn count(entry: &Container, status: &DeploymentStatus, pods: &[Arc<Pod>]) -> Str
 /// All that are asked for are ready, and there are more of the same: nothing is lost with those.
 fn surplus(status: &DeploymentStatus, asked: i32) -> Option<Part> {
     let (all, updated) = (status.replicas.unwrap_or(0), status.updated_replicas.unwrap_or(0));
-    let is_surplus = all == updated && all > asked && status.available_replicas >= Some(asked);
+    let are_ready = status.available_replicas.unwrap_or(0) >= asked;
+    let is_surplus = all == updated && all > asked && are_ready;
     is_surplus.then(|| Part::changing(format!("{} pods more than asked for end", all - asked)))
 }
 

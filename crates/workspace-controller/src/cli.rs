@@ -104,9 +104,9 @@ pub fn controllers(context: &Context, settings: Settings) -> Controllers {
     let source = PolicySource { namespace: policy.namespace.clone(), name: policy.name.clone() };
     let installation = context.settings.namespace.clone();
     let site = Arc::new(Site { settings, installation });
-    let (cluster, clock) = (context.cluster.clone(), context.clock.clone());
-    let queue = queue(views.clone(), site.clone(), source, (cluster.clone(), clock));
-    let workspaces = Reconciler::new(views.clone(), cluster, site);
+    let through = (context.cluster.clone(), context.clock.clone());
+    let queue = queue(views.clone(), site.clone(), source, through.clone());
+    let workspaces = Reconciler::new(views.clone(), site, through);
     measure(&context.metrics, &views, context.clock.clone(), leads(&context.tenure));
     watches(context, &views)
         .reconcile(queue, 1, |trigger| wire_queue(&waking(trigger), &views))

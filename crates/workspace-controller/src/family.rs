@@ -10,7 +10,7 @@ use otctl_kit::cluster::Target;
 use otctl_types::Workspace;
 use otctl_types::workspace::VirtualMachine as MachineEntry;
 
-use crate::kin;
+use crate::kin::{self, Whose};
 use crate::machines::VirtualMachine;
 use crate::parts;
 
@@ -56,8 +56,10 @@ pub struct Child {
     pub name: String,
     /// The entry that it is for; none of what is for all of them.
     pub entry: Option<String>,
-    /// Whether somebody else's object has its name.
+    /// Whether another object has its name.
     pub is_taken: bool,
+    /// Whether that is one which an earlier workspace of the same name left: the name will be free by itself.
+    pub is_left: bool,
 }
 
 impl Child {
@@ -91,6 +93,7 @@ impl Family {
             name,
             entry: entry.map(str::to_owned),
             is_taken: false,
+            is_left: false,
         };
         let of_entry =
             |kind, entry: &str| child(kind, kin::child_name(workspace, entry), Some(entry));
@@ -110,10 +113,14 @@ impl Family {
         Self(all)
     }
 
-    /// With those names taken that `is_taken` says.
+    /// With those names taken whose objects are no children; `whose` says it of what has the name of a child.
     #[must_use]
-    pub fn with_taken(mut self, is_taken: impl Fn(&Child) -> bool) -> Self {
-        self.0.iter_mut().for_each(|child| child.is_taken = is_taken(child));
+    pub fn with_taken(mut self, whose: impl Fn(&Child) -> Option<Whose>) -> Self {
+        for child in &mut self.0 {
+            let whose = whose(child);
+            child.is_taken = whose.is_some_and(|whose| !whose.is_child());
+            child.is_left = whose == Some(Whose::Left);
+        }
         self
     }
 
@@ -124,10 +131,15 @@ impl Family {
 
     /// The first one whose name is somebody else's.
     pub fn taken(&self) -> Option<&Child> {
-        self.iter().find(|child| child.is_taken)
+        self.iter().find(|child| child.is_taken && !child.is_left)
     }
 
-    /// Whether the name of a child of that entry is somebody else's; without an entry, of what is for all of them.
+    /// The first one whose name an earlier workspace has left taken.
+    pub fn left(&self) -> Option<&Child> {
+        self.iter().find(|child| child.is_left)
+    }
+
+    /// Whether the name of a child of that entry is not to be had now; without an entry, of what is for all of them.
     pub fn is_taken(&self, entry: Option<&str>) -> bool {
         self.iter().any(|child| child.is_taken && child.entry.as_deref() == entry)
     }

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Namespace;
 use otctl_kit::cluster::ApiError;
 use otctl_kit::reader::Reader;
@@ -22,9 +23,16 @@ pub enum Ground {
     Terminating,
     /// There is none of that name.
     Absent,
-    /// The controller may not ask. Its right to goes with the namespace that it is bound in, so most often there is none.
+    /// The controller may not ask. Its right to goes with the namespace that it is bound in, so most often there is none; but
+    /// a binding that is being replaced is away for a moment.
     OutOfReach,
+    /// It has not been allowed to for as long as [`LASTS`]: there is none, or nothing in it can be seen to any more.
+    Lost,
 }
+
+/// A right that is away for less is taken for one that comes back: nothing is given up because of it. A namespace that is
+/// gone holds a deletion up for no longer.
+pub const LASTS: SignedDuration = SignedDuration::from_mins(1);
 
 impl Ground {
     /// Whether what is in it can be seen and written.
@@ -48,7 +56,7 @@ impl Ground {
                     "there is no namespace '{namespace}': create it, and this goes on by itself"
                 ),
             ),
-            Self::OutOfReach => (
+            Self::OutOfReach | Self::Lost => (
                 Reason::NamespaceNotFound,
                 format!(
                     "there is no namespace '{namespace}', or the controller has no rights in it: create it, and upgrade the controller's chart, which binds its role there; then this goes on by itself"
@@ -64,28 +72,43 @@ type Subscriber = Box<dyn Fn(&str) + Send + Sync>;
 /// What is known of namespaces. Clones share it.
 #[derive(Clone, Default)]
 pub struct Grounds {
-    bad: Arc<Mutex<BTreeMap<String, Ground>>>,
+    found: Arc<Mutex<Found>>,
     subscribers: Arc<RwLock<Vec<Subscriber>>>,
+}
+
+#[derive(Default)]
+struct Found {
+    /// Namespaces that took nothing new.
+    bad: BTreeMap<String, Ground>,
+    /// Since when those could not be asked for, without a break that anybody has noticed. A controller that starts anew
+    /// begins to count anew: it may only wait longer.
+    denied: BTreeMap<String, Timestamp>,
 }
 
 impl Grounds {
     /// What was found last; firm where nobody has asked.
     pub fn known(&self, namespace: &str) -> Ground {
-        self.bad().get(namespace).copied().unwrap_or_default()
+        self.found().bad.get(namespace).copied().unwrap_or_default()
     }
 
     /// Namespaces that took nothing new when they were asked for last.
     pub fn all_bad(&self) -> Vec<String> {
-        self.bad().keys().cloned().collect()
+        self.found().bad.keys().cloned().collect()
     }
 
-    /// Asks for a namespace. That it may not be asked for is an answer: nobody else is to suffer from it.
+    /// Asks for a namespace. That it may not be asked for is an answer: nobody else is to suffer from it. `now` is the time of
+    /// that answer.
     ///
     /// # Errors
     /// When the read fails.
-    pub async fn ask(&self, reader: &Reader, namespace: &str) -> Result<Ground, ApiError> {
+    pub async fn ask(
+        &self,
+        reader: &Reader,
+        namespace: &str,
+        now: Timestamp,
+    ) -> Result<Ground, ApiError> {
         let ground = match reader.get::<Namespace>(None, namespace).await {
-            Err(ApiError::Forbidden { .. }) => Ground::OutOfReach,
+            Err(ApiError::Forbidden { .. }) => self.denied(namespace, now),
             Err(error) => return Err(error),
             Ok(None) => Ground::Absent,
             Ok(Some(found)) if found.metadata.deletion_timestamp.is_some() => Ground::Terminating,
@@ -100,20 +123,37 @@ impl Grounds {
         self.subscribers.write().unwrap_or_else(PoisonError::into_inner).push(Box::new(wake));
     }
 
+    fn denied(&self, namespace: &str, now: Timestamp) -> Ground {
+        let since = *self.found().denied.entry(namespace.to_owned()).or_insert(now);
+        if now.duration_since(since) >= LASTS { Ground::Lost } else { Ground::OutOfReach }
+    }
+
     fn note(&self, namespace: &str, ground: Ground) {
-        let before = match ground {
-            Ground::Firm => self.bad().remove(namespace),
-            Ground::Terminating | Ground::Absent | Ground::OutOfReach => {
-                self.bad().insert(namespace.to_owned(), ground)
-            }
-        };
-        if before.unwrap_or_default() != ground {
+        let before = self.found().note(namespace, ground);
+        if before != ground {
             let subscribers = self.subscribers.read().unwrap_or_else(PoisonError::into_inner);
             subscribers.iter().for_each(|wake| wake(namespace));
         }
     }
 
-    fn bad(&self) -> MutexGuard<'_, BTreeMap<String, Ground>> {
-        self.bad.lock().unwrap_or_else(PoisonError::into_inner)
+    fn found(&self) -> MutexGuard<'_, Found> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Found {
+    /// What was found before.
+    fn note(&mut self, namespace: &str, ground: Ground) -> Ground {
+        let is_denied = matches!(ground, Ground::OutOfReach | Ground::Lost);
+        if !is_denied {
+            self.denied.remove(namespace);
+        }
+        let before = match ground {
+            Ground::Firm => self.bad.remove(namespace),
+            Ground::Terminating | Ground::Absent | Ground::OutOfReach | Ground::Lost => {
+                self.bad.insert(namespace.to_owned(), ground)
+            }
+        };
+        before.unwrap_or_default()
     }
 }

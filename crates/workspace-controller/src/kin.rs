@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{Resource, ResourceExt};
 use otctl_kit::store::{Key, Scoped, Store};
 use otctl_types::Workspace;
@@ -20,8 +20,21 @@ pub enum Whose {
     Ours,
     /// Nobody owns it, and its label says that it was made for this workspace: it is taken back.
     Orphaned,
+    /// An earlier workspace of the same name controlled it. There is one of a name at a time, so that one is gone for good,
+    /// and garbage collection takes what it left.
+    Left,
     /// Somebody else's.
     Foreign,
+}
+
+impl Whose {
+    /// Whether it is a child, or will be one again.
+    pub fn is_child(self) -> bool {
+        match self {
+            Self::Ours | Self::Orphaned => true,
+            Self::Left | Self::Foreign => false,
+        }
+    }
 }
 
 /// Whose an object of a child's name is.
@@ -31,9 +44,18 @@ pub fn whose(metadata: &ObjectMeta, workspace: &Workspace) -> Whose {
     let label = metadata.labels.as_ref().and_then(|labels| labels.get(OWNER_LABEL));
     match owners.iter().find(|owner| owner.controller == Some(true)) {
         Some(owner) if owner.uid == uid => Whose::Ours,
+        Some(owner) if is_namesake(owner, workspace) => Whose::Left,
         None if owners.is_empty() && label.is_some_and(|label| label == uid) => Whose::Orphaned,
         Some(_) | None => Whose::Foreign,
     }
+}
+
+/// Whether an owner is a Workspace of that name, of whichever version of its kind.
+fn is_namesake(owner: &OwnerReference, workspace: &Workspace) -> bool {
+    let group = owner.api_version.split_once('/').map(|(group, _)| group);
+    owner.kind == Workspace::kind(&())
+        && group == Some(&*Workspace::group(&()))
+        && workspace.metadata.name.as_ref() == Some(&owner.name)
 }
 
 /// Name of the Service, and of the Deployment or machine, of an entry.
@@ -123,4 +145,44 @@ pub fn owner_key(metadata: &ObjectMeta) -> Option<Key> {
 
 fn uid(workspace: &Workspace) -> String {
     workspace.uid().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const OURS: &str = "pelotech.ot/v1alpha1";
+
+    fn check(metadata: Value, expected: Whose) {
+        let mut workspace = Workspace::new("lab", otctl_types::WorkspaceSpec::default());
+        workspace.metadata.uid = Some("u-2".to_owned());
+        let metadata = serde_json::from_value(metadata).unwrap();
+        assert_eq!(whose(&metadata, &workspace), expected, "{metadata:?}");
+    }
+
+    /// Owned by the object of that kind, name and UID, which controls it or not.
+    fn of((version, kind): (&str, &str), name: &str, uid: &str, controls: bool) -> Value {
+        let owner = json!({
+            "apiVersion": version, "kind": kind, "name": name, "uid": uid, "controller": controls,
+        });
+        json!({"ownerReferences": [owner], "labels": {OWNER_LABEL: "u-2"}})
+    }
+
+    #[test]
+    fn it_is_whose_controller_its_owner_says_and_else_what_its_label_says() {
+        let workspace = (OURS, "Workspace");
+        check(of(workspace, "lab", "u-2", true), Whose::Ours);
+        check(of(workspace, "lab", "u-2", false), Whose::Foreign);
+        check(of(workspace, "lab", "u-1", true), Whose::Left);
+        check(of(("pelotech.ot/v1", "Workspace"), "lab", "u-1", true), Whose::Left);
+        check(of(workspace, "lab", "u-1", false), Whose::Foreign);
+        check(of(workspace, "other", "u-1", true), Whose::Foreign);
+        check(of(("example.com/v1", "Workspace"), "lab", "u-1", true), Whose::Foreign);
+        check(of((OURS, "VMDiskImage"), "lab", "u-1", true), Whose::Foreign);
+        check(json!({"labels": {OWNER_LABEL: "u-2"}}), Whose::Orphaned);
+        check(json!({"labels": {OWNER_LABEL: "u-1"}}), Whose::Foreign);
+        check(json!({}), Whose::Foreign);
+    }
 }

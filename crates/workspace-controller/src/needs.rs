@@ -28,7 +28,7 @@ pub struct Needs {
     pub images: BTreeMap<String, Arc<VMDiskImage>>,
     /// The disks of its machines.
     pub claims: Vec<Arc<PersistentVolumeClaim>>,
-    /// Those among them that somebody else takes along when it goes, by name.
+    /// Those of the images that somebody else takes along when it goes, by name.
     pub doomed: BTreeSet<String>,
     /// Who else uses an image in which this workspace takes its share now, by the image's name: all of them get theirs in the
     /// same write, so that the first that would take it along never is its only owner.
@@ -49,8 +49,8 @@ impl Needs {
         let claims = kin::ours(&views.claims, workspace, namespace, &known);
         let has_kubevirt = views.machines.is_synced(namespace);
         let mut needs = Self::of((workspace, namespace), images, claims, has_kubevirt);
-        let is_taken = |child: &Child| is_taken(views, workspace, namespace, child);
-        needs.family = needs.family.with_taken(is_taken);
+        let whose = |child: &Child| whose(views, workspace, namespace, child);
+        needs.family = needs.family.with_taken(whose);
         let images = needs.images.iter().filter(|(_, image)| is_doomed(views, workspace, image));
         needs.doomed = images.map(|(name, _)| name.clone()).collect();
         let takes = |(name, image): &(&String, &Arc<VMDiskImage>)| {
@@ -122,8 +122,13 @@ impl Needs {
         self.family.taken().map(|first| name_conflict(&first.target(namespace)))
     }
 
+    /// What an earlier workspace of the same name has left in the way.
+    pub fn leftover(&self, namespace: &str) -> Option<Lack> {
+        self.family.left().map(|first| of_earlier(&first.target(namespace)))
+    }
+
     /// Why a slot could not be used, or not be used any further.
-    pub fn obstacle(&self, workspace: &Workspace) -> Option<Lack> {
+    pub fn obstacle(&self, workspace: &Workspace, namespace: &str) -> Option<Lack> {
         let wanted = parts::machines_to_start(workspace);
         let of_disk = wanted.iter().find_map(|entry| {
             let disk = self.disks.get(&entry.name).filter(|disk| !disk.is_usable())?;
@@ -131,7 +136,8 @@ impl Needs {
         });
         let needs_kubevirt = wanted.iter().any(|entry| entry.spec.instance.is_some());
         let of_machines = || (needs_kubevirt && !self.has_kubevirt).then(no_kubevirt);
-        out_of_numbers(workspace).or(of_disk).or_else(of_machines)
+        let of_names = self.leftover(namespace);
+        out_of_numbers(workspace).or(of_names).or(of_disk).or_else(of_machines)
     }
 
     fn disk(&self, workspace: &Workspace, namespace: &str, entry: &VirtualMachine) -> Disk {
@@ -158,6 +164,17 @@ pub fn name_conflict(target: &Target) -> Lack {
         reason: Reason::NameConflict,
         message: format!(
             "{target} exists and belongs to something else; rename or delete it, or give this workspace or its entry another name"
+        ),
+    }
+}
+
+/// An object of an earlier workspace of the same name is in the way. Nobody has to do anything, unless its collection is held
+/// up.
+pub fn of_earlier(target: &Target) -> Lack {
+    Lack {
+        reason: Reason::OldChildTerminating,
+        message: format!(
+            "{target} was made for an earlier workspace of this name, which is gone; it is waited for until garbage collection has taken it. If it stays, delete it by hand"
         ),
     }
 }
@@ -252,21 +269,21 @@ fn images(
         .collect()
 }
 
-/// Whether somebody else's object has the name of a child.
-fn is_taken(views: &Views, workspace: &Workspace, namespace: &str, child: &Child) -> bool {
+/// Whose the object is that has the name of a child; none where there is no such object.
+fn whose(views: &Views, workspace: &Workspace, namespace: &str, child: &Child) -> Option<Whose> {
     let key = Key::new(namespace, &child.name);
     match child.kind {
-        ChildKind::NetworkPolicy => is_foreign(&views.networks, &key, workspace),
-        ChildKind::Service => is_foreign(&views.services, &key, workspace),
-        ChildKind::Deployment => is_foreign(&views.deployments, &key, workspace),
-        ChildKind::Claim => is_foreign(&views.claims, &key, workspace),
-        ChildKind::VirtualMachine => is_foreign(&views.machines, &key, workspace),
+        ChildKind::NetworkPolicy => found(&views.networks, &key, workspace),
+        ChildKind::Service => found(&views.services, &key, workspace),
+        ChildKind::Deployment => found(&views.deployments, &key, workspace),
+        ChildKind::Claim => found(&views.claims, &key, workspace),
+        ChildKind::VirtualMachine => found(&views.machines, &key, workspace),
     }
 }
 
-fn is_foreign<K>(store: &Scoped<K>, key: &Key, workspace: &Workspace) -> bool
+fn found<K>(store: &Scoped<K>, key: &Key, workspace: &Workspace) -> Option<Whose>
 where
     K: Resource<DynamicType = ()> + Send + Sync + 'static,
 {
-    store.get(key).is_some_and(|found| kin::whose(found.meta(), workspace) == Whose::Foreign)
+    store.get(key).map(|found| kin::whose(found.meta(), workspace))
 }

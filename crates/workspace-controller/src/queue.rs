@@ -114,6 +114,8 @@ pub struct Workspaces {
     pub views: Views,
     /// Where the controller works.
     pub site: Arc<Site>,
+    /// When a namespace is asked for.
+    pub clock: Arc<dyn Clock>,
 }
 
 /// Everything that the queue of workspaces decides on.
@@ -130,7 +132,8 @@ pub fn queue(
     through: (Arc<dyn Cluster>, Arc<dyn Clock>),
 ) -> Queue {
     let seen = (views.queues.clone(), views.policies.clone());
-    Queue::new(Workspaces { views, site }, seen, policy, through)
+    let line = Workspaces { views, site, clock: through.1.clone() };
+    Queue::new(line, seen, policy, through)
 }
 
 impl Line for Workspaces {
@@ -154,7 +157,8 @@ impl Line for Workspaces {
                 continue;
             }
             let needs = Needs::seen(&self.views, workspace, &namespace);
-            let lack = needs.conflict(&namespace).or_else(|| needs.obstacle(workspace));
+            let lack = needs.conflict(&namespace);
+            let lack = lack.or_else(|| needs.obstacle(workspace, &namespace));
             facts.blocked.extend(lack.map(|lack| (member.uid.clone(), lack.reason.as_str())));
             facts.namespaces.insert(member.uid.clone(), namespace);
         }
@@ -174,7 +178,7 @@ impl Line for Workspaces {
         let grounds = &self.views.grounds;
         let asked: BTreeSet<String> = of_members.chain(grounds.all_bad()).collect();
         for namespace in asked {
-            let ground = grounds.ask(reader, &namespace).await?;
+            let ground = grounds.ask(reader, &namespace, self.clock.now()).await?;
             let why = ground.lack(&namespace).map(|lack| lack.reason.as_str());
             observed.facts.grounds.extend(why.map(|why| (namespace, why)));
         }

@@ -20,7 +20,7 @@ use crate::children::{self, Facts};
 use crate::family::{Child, ChildKind};
 use crate::images::Lack;
 use crate::isolation;
-use crate::kin::{self, Whose};
+use crate::kin;
 use crate::machines::VirtualMachine;
 use crate::parts;
 use crate::workspace::observe::Observed;
@@ -179,7 +179,7 @@ impl Observed {
         let workspace = self.workspace.as_ref()?;
         let name = kin::policy_name(workspace);
         let found = self.networks.iter().find(|policy| policy.name_any() == name)?;
-        (kin::whose(&found.metadata, workspace) != Whose::Foreign).then_some(&**found)
+        kin::whose(&found.metadata, workspace).is_child().then_some(&**found)
     }
 
     /// Whether a child is there.

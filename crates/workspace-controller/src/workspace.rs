@@ -14,6 +14,7 @@ pub mod works;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use otctl_kit::clock::Clock;
 use otctl_kit::cluster::{ApiError, Cluster};
 use otctl_kit::expectations::Expectation;
 use otctl_kit::plan::Plan;
@@ -34,12 +35,18 @@ pub struct Reconciler {
     pub reader: Reader,
     /// Where the controller works.
     pub site: Arc<Site>,
+    /// When a namespace is asked for; what is decided gets its time as an argument.
+    pub clock: Arc<dyn Clock>,
 }
 
 impl Reconciler {
     /// A reconciler over these views.
-    pub fn new(views: Views, cluster: Arc<dyn Cluster>, site: Arc<Site>) -> Self {
-        Self { views, reader: Reader::new(cluster), site }
+    pub fn new(
+        views: Views,
+        site: Arc<Site>,
+        (cluster, clock): (Arc<dyn Cluster>, Arc<dyn Clock>),
+    ) -> Self {
+        Self { views, reader: Reader::new(cluster), site, clock }
     }
 }
 

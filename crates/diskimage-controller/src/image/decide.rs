@@ -76,7 +76,7 @@ pub fn refused(
 fn obstacle_of(refusal: &Refusal<'_>) -> Option<Obstacle> {
     let target = refusal.target;
     let (reason, message) = match refusal.cause {
-        RefusalCause::Foreign => (
+        RefusalCause::Foreign(_) => (
             Reason::NameConflict,
             format!(
                 "{target} exists and belongs to something else; rename or delete it, or use another name for this image"

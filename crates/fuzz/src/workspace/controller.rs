@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use clap::Parser as _;
 use k8s_openapi::api::core::v1::Pod;
+use otctl_kit::clock::Clock;
 use otctl_kit::cluster::Cluster;
 use otctl_kit::store::{Key, Scoped};
 use otctl_queue::PolicySource;
@@ -54,10 +55,10 @@ impl Controller for Workspaces {
             namespace: DEFAULT_NAMESPACE.to_owned(),
             name: DEFAULT_POLICY_NAME.to_owned(),
         };
-        let through = (cluster.clone(), Arc::new(clock.clone()) as _);
-        let queue = queue(views.clone(), site.clone(), policy, through);
+        let through = (cluster, Arc::new(clock.clone()) as Arc<dyn Clock>);
+        let queue = queue(views.clone(), site.clone(), policy, through.clone());
         let process = Process::new(clock, direct, feeds(&views));
-        let workspace = Reconciler::new(views, cluster, site);
+        let workspace = Reconciler::new(views, site, through);
         Self { process, queue: Linted(queue), workspace: Linted(workspace) }
     }
 

@@ -7,6 +7,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Service};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use otctl_kit::store::Key;
+use otctl_types::condition::{CONTAINERS_READY, CREATING_WORKS, DELETING, READY, STALLED};
 use otctl_types::names::{
     DEFAULT_NAMESPACE, DEFAULT_POLICY_NAME, ENTRY_LABEL, MADE_BY_ANNOTATION, MADE_BY_WORKSPACE,
     OWNER_LABEL, REVISION_ANNOTATION, WORKSPACE_FINALIZER, WORKSPACE_QUEUE,
@@ -267,6 +268,9 @@ fn status(world: &World, choices: &mut Choices<'_>, name: &str) {
         ("startedParts", &|choices| choices.list(3, entry)),
         ("message", &|choices| choices.text(&["what was said"])),
         ("readyParts", &|choices| choices.text(&["1/2"])),
+        ("observedGeneration", &Choices::number),
+        ("conditions", &conditions),
+        ("resourceStatus", &resources),
         ("disks", &|choices| choices.list(3, disk)),
     ]);
     let key = Key::new("", name);
@@ -276,6 +280,50 @@ fn status(world: &World, choices: &mut Choices<'_>, name: &str) {
     if serde_json::from_value::<Workspace>(workspace).is_ok() {
         world.edit("Workspace", &key, |workspace| workspace["status"] = status);
     }
+}
+
+/// What was said of some of what is told, one condition each.
+fn conditions(choices: &mut Choices<'_>) -> Value {
+    let condition = |choices: &mut Choices<'_>, kind: &str| {
+        json!({
+            "type": kind, "status": choices.of(&["True", "False"]), "lastTransitionTime": choices.time(),
+            "reason": choices.of(&["AllReady", "Degraded", "NotReady", "Queued", "NameConflict"]),
+            "message": choices.text(&["what was said"]),
+        })
+    };
+    let kinds = [READY, STALLED, CREATING_WORKS, CONTAINERS_READY, DELETING];
+    kinds
+        .into_iter()
+        .filter_map(|kind| choices.one_in(2).then(|| condition(choices, kind)))
+        .collect()
+}
+
+/// What was known of the parts: what the disks were made from is gone by later.
+fn resources(choices: &mut Choices<'_>) -> Value {
+    let machine = |choices: &mut Choices<'_>, name: &str| {
+        let mut machine = choices.some(&[
+            ("phase", &|choices| choices.text(&["Succeeded", "NotFound"])),
+            ("image", &|choices| choices.text(&IMAGES)),
+            ("revision", &|choices| choices.text(&["r1", "r2", "0123456789abcdef"])),
+            ("machine", &|choices| choices.text(&["Running"])),
+            ("service", &|choices| choices.text(&["lab--db"])),
+            ("message", &|choices| choices.text(&["what was said"])),
+        ]);
+        machine["name"] = json!(name);
+        machine
+    };
+    let container = |choices: &mut Choices<'_>, name: &str| {
+        let status = choices.of(&["Pending", "Progressing", "Running", "Degraded", "Failed"]);
+        json!({"name": name, "status": status, "message": choices.text(&["what was said"])})
+    };
+    let machines = ["db", "data", "gone"].into_iter();
+    let machines: Vec<Value> =
+        machines.filter_map(|name| choices.one_in(2).then(|| machine(choices, name))).collect();
+    let containers = CONTAINERS.into_iter();
+    let containers: Vec<Value> =
+        containers.filter_map(|name| choices.one_in(2).then(|| container(choices, name))).collect();
+    let network = json!({"policy": choices.text(&["lab--network"])});
+    json!({"virtualMachines": machines, "containers": containers, "network": network})
 }
 
 fn ledger(world: &World, choices: &mut Choices<'_>, uids: &[String]) {

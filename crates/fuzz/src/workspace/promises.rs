@@ -1,15 +1,19 @@
 //! What must hold of every write of the controller, whatever was there before it: nothing of strangers is touched, the
-//! policy comes before the pods, no workload without a turn, no slot above the limit, every status within the bounds of
+//! policy comes before the pods and outlives them, no workload without a turn, no slot above the limit, every status within the bounds of
 //! its schema. A controller that has not heard the news yet acts on what was so once.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use otctl_kit::store::Key;
 use otctl_types::names::{
     ENTRY_LABEL, MADE_BY_ANNOTATION, MADE_BY_WORKSPACE, OWNER_LABEL, WORKSPACE_FINALIZER,
+    WORKSPACE_LABEL,
 };
 use serde_json::Value;
 use testbed::world::{Id, Verb, Version};
+use workspace_controller::names;
 
+use super::objects::LABS;
 use crate::promises::{Seen, controller, items, text};
 use crate::schema;
 
@@ -20,10 +24,13 @@ const CHILDREN: [&str; 5] =
 #[derive(Default)]
 pub(super) struct Promises {
     seen: Seen,
-    /// UIDs of the Workspaces that there ever were.
-    workspaces: BTreeSet<String>,
-    /// UIDs of those that were ever to be isolated by a policy that was there, or not to be isolated.
+    /// UIDs of the Workspaces that there ever were, and their names.
+    workspaces: BTreeMap<String, String>,
+    /// UIDs of those whose own policy ever was there.
     guarded: BTreeSet<String>,
+    /// UIDs of those that ever were not to be isolated, or were accepted where the controller has no business: no policy of
+    /// theirs is promised to outlive anything.
+    unguarded: BTreeSet<String>,
     /// UIDs of those that ever had an open turn.
     opened: BTreeSet<String>,
     /// UIDs of those that ever had given their entry a start, and the entry.
@@ -42,7 +49,11 @@ impl crate::promises::Promises for Promises {
             ("Workspace" | "AdmissionQueue", Verb::Status) => self.check_status(version, before),
             ("AdmissionQueue", Verb::Created) | ("Event", _) => {}
             ("Workspace", Verb::Update | Verb::Removed) => {
-                check_finalizers(id, before.unwrap_or(&Value::Null), object)
+                let before = before.unwrap_or(&Value::Null);
+                check_finalizers(id, before, object);
+                if is_let_go(before, object) {
+                    self.check_pods_are_gone(id, text(&before["metadata"]["uid"]));
+                }
             }
             ("VMDiskImage", Verb::Created) => check_made_by(id, object),
             ("VMDiskImage", Verb::Applied) => check_made_by(id, before.unwrap_or(&Value::Null)),
@@ -59,6 +70,10 @@ impl crate::promises::Promises for Promises {
             (kind, _) if CHILDREN.contains(&kind) => {
                 let before = before.unwrap_or_else(|| panic!("{id} was not there"));
                 assert!(self.is_ours(before), "{id} is not ours: {}", before["metadata"]);
+                if matches!(version.verb, Verb::Deleting | Verb::Removed) {
+                    let guarded = self.guarded_by(id, before);
+                    guarded.into_iter().for_each(|uid| self.check_pods_are_gone(id, &uid));
+                }
             }
             (_, verb) => panic!("{id}: {verb:?} is none of the controller's business"),
         }
@@ -69,9 +84,8 @@ impl crate::promises::Promises for Promises {
         match id.kind.as_str() {
             "Workspace" => self.learn_workspace(object),
             "NetworkPolicy" if !version.is_removal() => {
-                let owner = controller(object).map(|owner| text(&owner["uid"]).to_owned());
-                let label = text(&object["metadata"]["labels"][OWNER_LABEL]).to_owned();
-                self.guarded.extend(owner.into_iter().chain([label]));
+                let guarded = self.guarded_by(id, object);
+                self.guarded.extend(guarded);
             }
             _ => {}
         }
@@ -81,37 +95,65 @@ impl crate::promises::Promises for Promises {
 impl Promises {
     fn learn_workspace(&mut self, object: &Value) {
         let (uid, status) = (text(&object["metadata"]["uid"]).to_owned(), &object["status"]);
-        if object["spec"]["network"]["isolate"] == false {
-            self.guarded.insert(uid.clone());
+        let is_elsewhere = |namespace: &Value| !namespace.is_null() && *namespace != LABS;
+        if object["spec"]["network"]["isolate"] == false
+            || is_elsewhere(&object["spec"]["namespace"])
+            || is_elsewhere(&status["namespace"])
+        {
+            self.unguarded.insert(uid.clone());
         }
         if !status["openTurn"].is_null() {
             self.opened.insert(uid.clone());
         }
         let started = items(&status["startedParts"]).iter();
         self.started.extend(started.map(|entry| (uid.clone(), text(entry).to_owned())));
-        self.workspaces.insert(uid);
+        self.workspaces.insert(uid, text(&object["metadata"]["name"]).to_owned());
     }
 
-    /// It is controlled by a Workspace; or nobody owns it, and it carries the UID of one as our label.
-    fn is_ours(&self, object: &Value) -> bool {
+    /// The Workspace that controls it; or that whose UID it carries as our label, if nobody owns it.
+    fn owner(&self, object: &Value) -> Option<(&str, &str)> {
         let owners = items(&object["metadata"]["ownerReferences"]);
-        match controller(object) {
-            Some(owner) => self.workspaces.contains(text(&owner["uid"])),
-            None => {
-                let label = &object["metadata"]["labels"][OWNER_LABEL];
-                owners.is_empty() && self.workspaces.contains(text(label))
-            }
+        let uid = match controller(object) {
+            Some(owner) => &owner["uid"],
+            None if owners.is_empty() => &object["metadata"]["labels"][OWNER_LABEL],
+            None => return None,
+        };
+        let (uid, name) = self.workspaces.get_key_value(text(uid))?;
+        Some((uid, name))
+    }
+
+    fn is_ours(&self, object: &Value) -> bool {
+        self.owner(object).is_some()
+    }
+
+    /// UID of the Workspace whose own policy that is.
+    fn guarded_by(&self, id: &Id, object: &Value) -> Option<String> {
+        let (uid, name) = self.owner(object).filter(|_| id.kind == "NetworkPolicy")?;
+        (names::policy_name(name, uid) == id.key.name).then(|| uid.to_owned())
+    }
+
+    /// Nothing runs any more that a policy is to outlive. Where the namespace is gone nobody can know.
+    fn check_pods_are_gone(&self, id: &Id, uid: &str) {
+        let namespace = Id::new("Namespace", &Key::new("", LABS));
+        if self.unguarded.contains(uid) || !self.seen.live.contains_key(&namespace) {
+            return;
         }
+        let lives = |(it, pod): &(&Id, &Value)| {
+            it.kind == "Pod" && pod["metadata"]["labels"][WORKSPACE_LABEL] == uid
+        };
+        let pod = self.seen.live.iter().find(lives).map(|(pod, _)| pod);
+        assert!(pod.is_none(), "{id} is let go before {}", pod.expect("it was found"));
     }
 
     fn check_made(&self, id: &Id, object: &Value) {
         let uid = controller(object).map(|owner| text(&owner["uid"]).to_owned());
-        let uid = uid.filter(|uid| self.workspaces.contains(uid));
+        let uid = uid.filter(|uid| self.workspaces.contains_key(uid));
         let uid = uid.unwrap_or_else(|| panic!("{id} was made for nobody who was ever there"));
         if !["Deployment", "VirtualMachine"].contains(&id.kind.as_str()) {
             return;
         }
-        assert!(self.guarded.contains(&uid), "{id} was made, and its policy never was");
+        let is_guarded = self.guarded.contains(&uid) || self.unguarded.contains(&uid);
+        assert!(is_guarded, "{id} was made, and its policy never was");
         let entry = text(&object["metadata"]["labels"][ENTRY_LABEL]).to_owned();
         let is_paid = self.opened.contains(&uid) || self.started.contains(&(uid, entry));
         assert!(is_paid || is_stopped(object), "{id} was made without a turn");
@@ -155,6 +197,15 @@ fn check_finalizers(id: &Id, before: &Value, after: &Value) {
         all.filter(|finalizer| finalizer != WORKSPACE_FINALIZER).collect()
     };
     assert_eq!(others(before), others(after), "{id}: others' finalizers are theirs");
+}
+
+/// Whether a Workspace that is being deleted has our finalizer no more. One that lives gets it back with its next workload.
+fn is_let_go(before: &Value, after: &Value) -> bool {
+    let is_held = |object: &Value| {
+        let mut all = items(&object["metadata"]["finalizers"]).iter();
+        all.any(|finalizer| finalizer == WORKSPACE_FINALIZER)
+    };
+    !before["metadata"]["deletionTimestamp"].is_null() && is_held(before) && !is_held(after)
 }
 
 /// It makes no pod: of a workspace that is suspended.

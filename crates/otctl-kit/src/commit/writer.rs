@@ -212,7 +212,10 @@ impl<'a> Writer<'a> {
                 self.expected.extend(Guard::of(&target).tells(&Ok(Answer::Object(found))));
                 Ok(())
             }
-            Answer::Object(_) => Err(WriteError::Foreign { object: target.to_string() }),
+            Answer::Object(found) => {
+                let found = Box::new(found.metadata);
+                Err(WriteError::Foreign { object: target.to_string(), found })
+            }
             _ if matches!(error, ApiError::AlreadyExists) => {
                 Err(ApiError::Conflict { detail: format!("{target} was there and went") }.into())
             }

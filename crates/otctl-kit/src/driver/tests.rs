@@ -67,7 +67,7 @@ impl Reconciler for Named {
     fn refused(_: &Seen, refusal: &Refusal<'_>, _: Timestamp) -> Option<Value> {
         match refusal.cause {
             RefusalCause::Panicked { message } => Some(json!({"phase": "defect", "why": message})),
-            RefusalCause::Api(_) | RefusalCause::Foreign => {
+            RefusalCause::Api(_) | RefusalCause::Foreign(_) => {
                 Some(json!({"phase": "refused", "target": refusal.target.to_string()}))
             }
         }

@@ -137,7 +137,7 @@ impl Reconciler for Named {
             RefusalCause::Panicked { message } => {
                 Some(json!({"reason": "InternalError", "why": message}))
             }
-            RefusalCause::Api(_) | RefusalCause::Foreign => None,
+            RefusalCause::Api(_) | RefusalCause::Foreign(_) => None,
         }
     }
 }

@@ -47,6 +47,12 @@ impl Made {
         self
     }
 
+    /// As the API server writes that none is ready: not at all.
+    pub(super) fn none_available(mut self) -> Self {
+        self.0["status"]["availableReplicas"] = Value::Null;
+        self
+    }
+
     pub(super) fn says(mut self, kind: &str, status: &str, reason: &str, message: &str) -> Self {
         let condition =
             json!({"type": kind, "status": status, "reason": reason, "message": message});

@@ -68,6 +68,13 @@ fn pods_beyond_those_asked_for_are_no_loss() {
     check(settled, [pod("a").runs(true), pod("b").runs(true), pod("c").runs(true)], told);
     let too_few = (Progressing, Reason::Progressing, "0 of 1 pods are ready");
     check(deployment(1).seen(2).pods(3, 3, 0), [], too_few);
+    let last = || deployment(0).seen(2).pods(1, 1, 0).none_available();
+    let last = last().says("Progressing", "True", "NewReplicaSetAvailable", "");
+    check(
+        last,
+        [pod("a").runs(false)],
+        (Progressing, Reason::Progressing, "1 pods more than asked for end"),
+    );
 }
 
 #[test]

@@ -9,7 +9,7 @@ use otctl_types::workspace::{Container, Protocol, VirtualMachine};
 use super::{Facts, note_revision};
 use crate::names::{self, Component};
 
-/// What `clusterIP` says of a Service that has no address of its own.
+/// What `clusterIP` says of a Service that has no address of its own, since the API takes one without ports only so.
 const HEADLESS: &str = "None";
 
 /// A port that an entry serves.
@@ -34,12 +34,6 @@ pub fn of_machine(facts: &Facts<'_>, entry: &VirtualMachine, address: Option<&st
     let ports = entry.spec.instance.iter().flat_map(|instance| &instance.ports);
     let ports = ports.map(|port| Port { number: port.port, protocol: port.protocol, name: None });
     service(facts, (Component::Machine, &entry.name), ports.collect(), address)
-}
-
-/// Whether a Service has no address of its own, since the API takes one without ports only so.
-pub fn is_headless(service: &Service) -> bool {
-    let spec = service.spec.as_ref();
-    spec.and_then(|spec| spec.cluster_ip.as_deref()) == Some(HEADLESS)
 }
 
 /// The address at which the pods of the workspace reach the entry of a Service.

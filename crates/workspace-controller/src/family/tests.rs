@@ -76,6 +76,11 @@ fn the_first_name_that_is_taken_is_told_and_its_entry_alone_waits() {
         "NetworkPolicy labs/lab--network",
         [true; 3],
     );
+    let left = || all().left::<NetworkPolicy>("lab--network").left::<Service>("lab--db");
+    check(left(), "", [true, false, true]);
+    let first = family(left()).left().map(|child| child.target("labs").to_string());
+    assert_eq!(first.as_deref(), Some("NetworkPolicy labs/lab--network"));
+    check(left().foreign::<Deployment>("lab--api"), "Deployment labs/lab--api", [true; 3]);
     let disk = || all().foreign::<PersistentVolumeClaim>("lab--db-r1");
     check(disk(), "PersistentVolumeClaim labs/lab--db-r1", [false, false, true]);
     check(

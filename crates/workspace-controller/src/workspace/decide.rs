@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use otctl_kit::cluster::ApiError;
+use otctl_kit::cluster::{ApiError, Target};
 use otctl_kit::plan::{Action, Next, Notice, Plan, Write};
 use otctl_kit::reconciler::{Refusal, RefusalCause};
 use otctl_types::Workspace;
@@ -15,7 +15,8 @@ use super::status::{Standing, Trouble, is_news, is_on_its_way, overdue_at, rende
 use super::verdict::{self, Start, Verdict, judge};
 use super::works::{self, Writes};
 use crate::images::Lack;
-use crate::needs::name_conflict;
+use crate::kin::{self, Whose};
+use crate::needs::{name_conflict, of_earlier};
 use crate::parts;
 use crate::queue::LOOK_AGAIN;
 
@@ -51,15 +52,15 @@ pub fn refused(
     };
     // What was made all the same is remembered once it is seen.
     let memory = pass.memory(&verdict, &pass.standing(&verdict, &Writes::default()));
-    let trouble = Some(trouble_of(refusal));
+    let trouble = Some(trouble_of(refusal, workspace));
     let standing = Standing { trouble, ..pass.standing(&verdict, &works) };
     Some(render(memory, &standing, observed, now))
 }
 
-fn trouble_of(refusal: &Refusal<'_>) -> Trouble {
+fn trouble_of(refusal: &Refusal<'_>, workspace: &Workspace) -> Trouble {
     let target = refusal.target;
     let (reason, message, is_final) = match refusal.cause {
-        RefusalCause::Foreign => return Trouble { lack: name_conflict(target), is_final: true },
+        RefusalCause::Foreign(found) => return in_the_way(target, kin::whose(found, workspace)),
         RefusalCause::Api(ApiError::Forbidden { detail, quota: true, .. }) => {
             (Reason::QuotaExceeded, format!("{target} was refused by a quota: {detail}"), false)
         }
@@ -79,6 +80,16 @@ fn trouble_of(refusal: &Refusal<'_>) -> Trouble {
         ),
     };
     Trouble { lack: Lack { reason, message }, is_final }
+}
+
+/// What the watches have not told yet: there is an object of that name.
+fn in_the_way(target: &Target, whose: Whose) -> Trouble {
+    match whose {
+        Whose::Left => Trouble { lack: of_earlier(target), is_final: false },
+        Whose::Ours | Whose::Orphaned | Whose::Foreign => {
+            Trouble { lack: name_conflict(target), is_final: true }
+        }
+    }
 }
 
 /// One pass over one workspace.
@@ -190,9 +201,11 @@ impl Pass<'_> {
         of_turn.map_or(Next::Wait, Next::At)
     }
 
-    /// The first pod to be late; soon, when the last one is gone from the view and not for the API server.
+    /// The first pod to be late; soon, when the last one is gone from the view and not for the API server, or when nothing can
+    /// be seen for now.
     fn next_of_departure(&self) -> Next {
-        if self.observed.awaits_last_pod() && !self.observed.are_pods_gone {
+        let awaits_last_pod = self.observed.awaits_last_pod() && !self.observed.are_pods_gone;
+        if awaits_last_pod || self.observed.is_cut_off() {
             return Next::At(self.now.checked_add(LOOK_AGAIN).unwrap_or(Timestamp::MAX));
         }
         let late = self.observed.pods.iter().filter_map(|pod| overdue_at(pod));

@@ -27,6 +27,7 @@ use crate::children::fixture::current;
 use crate::config::{self, Site};
 use crate::family::Child;
 use crate::grounds::Ground;
+use crate::kin::Whose;
 use crate::machines::VirtualMachine;
 use crate::needs::Needs;
 
@@ -51,7 +52,7 @@ pub(crate) fn bare() -> Facts {
         ground: Ground::Firm,
         entry: None,
         images: vec![image("debian", "r1")],
-        foreign: Vec::new(),
+        taken: Vec::new(),
         has_kubevirt: true,
         children: Children::default(),
     }
@@ -95,7 +96,7 @@ pub(crate) struct Facts {
     ground: Ground,
     entry: Option<i64>,
     images: Vec<VMDiskImage>,
-    foreign: Vec<Target>,
+    taken: Vec<(Target, Whose)>,
     has_kubevirt: bool,
     children: Children,
 }
@@ -271,8 +272,17 @@ impl Facts {
     }
 
     /// Somebody else's object has that name.
-    pub(crate) fn foreign<K: Resource<DynamicType = ()>>(mut self, name: &str) -> Self {
-        self.foreign.push(Target::new::<K>(Some(LABS), name));
+    pub(crate) fn foreign<K: Resource<DynamicType = ()>>(self, name: &str) -> Self {
+        self.taken::<K>(name, Whose::Foreign)
+    }
+
+    /// An object that an earlier workspace of its name had made has that name.
+    pub(crate) fn left<K: Resource<DynamicType = ()>>(self, name: &str) -> Self {
+        self.taken::<K>(name, Whose::Left)
+    }
+
+    fn taken<K: Resource<DynamicType = ()>>(mut self, name: &str, whose: Whose) -> Self {
+        self.taken.push((Target::new::<K>(Some(LABS), name), whose));
         self
     }
 
@@ -285,8 +295,11 @@ impl Facts {
         let images = named.map(|image| (name(&*image), image)).collect();
         let claims = self.children.claims.into_iter().map(Arc::new).collect();
         let needs = Needs::of((&self.workspace, &namespace), images, claims, self.has_kubevirt);
-        let is_taken = |child: &Child| self.foreign.contains(&child.target(LABS));
-        let family = needs.family.clone().with_taken(is_taken);
+        let whose = |child: &Child| {
+            let mut taken = self.taken.iter().filter(|(target, _)| *target == child.target(LABS));
+            taken.next().map(|(_, whose)| *whose)
+        };
+        let family = needs.family.clone().with_taken(whose);
         let entry = self.entry.map(|attempt| ActiveEntry {
             namespace: String::new(),
             name: "lab".to_owned(),

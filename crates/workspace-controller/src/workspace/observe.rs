@@ -90,7 +90,8 @@ impl Reconciler {
         let mut observed = self.seen(workspace.as_ref());
         if observed.asks_for_ground() {
             let grounds = &self.views.grounds;
-            observed.ground = grounds.ask(&self.reader, &observed.namespace).await?;
+            observed.ground =
+                grounds.ask(&self.reader, &observed.namespace, self.clock.now()).await?;
         }
         if observed.awaits_last_pod() {
             observed.are_pods_gone = self.are_pods_gone(&observed).await?;
@@ -214,5 +215,10 @@ impl Observed {
     /// Whether the controller can see to what is in the namespace.
     pub fn is_within_reach(&self) -> bool {
         self.is_served() && self.ground.is_within_reach()
+    }
+
+    /// Whether the controller may not look into the namespace, and that may be for a moment.
+    pub fn is_cut_off(&self) -> bool {
+        self.is_served() && self.ground == Ground::OutOfReach
     }
 }

@@ -6,7 +6,7 @@
 //!   new ─▶ Unticketed ─▶ Waiting ──slot──▶ Opening ─▶ Building ──all ready, or late──▶ Settling ─▶ Tending
 //!                           ▲  ▲                        │                                          │
 //!                           │  └── images not there ────┘ Yielding               an added entry ─┘
-//!                           └──────── resumed ── Suspended ◀── suspended (from anywhere)
+//!                           └──────── resumed ── Suspended ◀── suspended (from anywhere but Invalid)
 //!
 //!   deleted, from anywhere ─▶ Leaving: workloads ─▶ pods gone ─▶ policy ─▶ finalizer
 //! ```
@@ -164,7 +164,7 @@ fn problem(observed: &Observed) -> Option<Lack> {
 
 /// Why a slot could not be used, or not be used any further.
 fn obstacle(workspace: &Workspace, observed: &Observed) -> Option<Lack> {
-    ground(observed).or_else(|| observed.needs.obstacle(workspace))
+    ground(observed).or_else(|| observed.needs.obstacle(workspace, &observed.namespace))
 }
 
 /// Why nothing new can be made.

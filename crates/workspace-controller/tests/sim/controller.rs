@@ -121,8 +121,8 @@ pub(crate) fn instance_within<R: otctl_kit::reconciler::Reconciler>(
         name: DEFAULT_POLICY_NAME.to_owned(),
     };
     let through = (connection.cluster.clone(), clock as Arc<dyn otctl_kit::clock::Clock>);
-    let queue = queue(views.clone(), site.clone(), policy, through);
-    let workspaces = Reconciler::new(views.clone(), connection.cluster.clone(), site);
+    let queue = queue(views.clone(), site.clone(), policy, through.clone());
+    let workspaces = Reconciler::new(views.clone(), site, through);
     let (of_queue, of_workspaces) = (Wakes::new(&connection.clock), Wakes::new(&connection.clock));
     wire_queue(&waking(&of_queue), views);
     wire_workspaces(&waking(&of_workspaces), views);

@@ -5,16 +5,18 @@ use std::time::Duration;
 use otctl_kit::plan::Propagation;
 use otctl_types::condition;
 use serde_json::json;
-use testbed::fault::{What, at as call};
+use testbed::fault::at as call;
 use testbed::sim::Order;
 use testbed::world::Verb;
 use testbed::{Health, Sim, builders as bed, check};
+use workspace_controller::grounds::LASTS;
 
 use crate::builders::{synced_image, workspace};
 use crate::controller::{
-    at, delete, edit, expect_sound, instance, is_ready, make_namespace, names, reason, told, turns,
-    world,
+    at, delete, edit, expect_sound, instance, is_ready, make_namespace, names, reason, status,
+    told, turns, world, world_of,
 };
+use crate::faults::refusal;
 
 fn ready() -> Sim {
     let mut sim = world(Order::Fixed);
@@ -89,13 +91,7 @@ fn a_restart_at_each_turn_of_a_deletion_loses_nothing() {
 
 #[test]
 fn a_child_whose_deletion_is_refused_is_told_and_tried_again() {
-    let refusal = testbed::fault::Answer {
-        status: 403,
-        reason: "Forbidden".to_owned(),
-        retry_after: None,
-        body: None,
-    };
-    let fault = call("delete Deployment").times(5).then(What::Answer(refusal));
+    let fault = call("delete Deployment").times(5).then(refusal(403, "Forbidden", "no"));
     let mut sim = ready().with_fault(fault);
     delete(&sim.world, "lab");
     sim.run_until("it is told", |world| {
@@ -141,15 +137,94 @@ fn a_pod_that_does_not_end_keeps_the_policy_and_is_named() {
     expect_gone(&sim);
 }
 
+/// What the collector has not taken yet is waited for: a claim of one that was isolated, everything of one that was not.
 #[test]
 fn one_of_the_same_name_follows_at_once() {
-    let mut sim = ready();
+    for isolate in [true, false] {
+        let lab = || workspace("lab").machine("db", "debian").container("api");
+        let lab = || lab().with(|spec| spec.network.isolate = isolate);
+        let mut sim = world_of(1, Order::Fixed);
+        synced_image(&sim.world, "debian");
+        lab().create(&sim.world);
+        sim.settle();
+        let before = sim.world.get("PersistentVolumeClaim", &at("lab--db-r1")).unwrap();
+        delete(&sim.world, "lab");
+        sim.run_until("it is gone", |world| names(world, "Workspace").is_empty());
+        let from = sim.world.revision();
+        lab().create(&sim.world);
+        workspace("next").container("api").create(&sim.world);
+        sim.run_until("it is told", |world| {
+            reason(world, "lab", condition::READY) == "OldChildTerminating"
+        });
+        assert_eq!(sim.world.get("PersistentVolumeClaim", &at("lab--db-r1")), Some(before));
+        sim.settle();
+        assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
+        assert!(is_ready(&sim.world, "next"), "\n{}", sim.story);
+        assert_eq!(status(&sim.world, "lab").last_turn, Some(1), "it held no slot meanwhile");
+        expect_never_failed(&sim, from);
+        expect_sound(&sim);
+    }
+}
+
+/// The watch of a kind is late: the API server is the first to tell that the name is taken.
+#[test]
+fn what_an_earlier_one_left_is_no_failure_when_the_watches_have_not_told_it() {
+    let mut sim = world_of(1, Order::Fixed);
+    sim.hold("Deployment");
+    let lab = || workspace("lab").container("api").with(|spec| spec.network.isolate = false);
+    lab().create(&sim.world);
+    sim.run_until("it is made", |world| names(world, "Deployment") == ["lab--api"]);
     delete(&sim.world, "lab");
-    sim.run_until("it is gone", |world| names(world, "Workspace").is_empty());
-    workspace("lab").container("api").create(&sim.world);
+    // Held by somebody for a while, as the collector may be late.
+    sim.world.edit("Deployment", &at("lab--api"), |it| {
+        it["metadata"]["finalizers"] = json!(["somebody/else"]);
+    });
+    sim.quiesce();
+    let from = sim.world.revision();
+    lab().create(&sim.world);
+    sim.run_until("it is told", |world| {
+        reason(world, "lab", condition::READY) == "OldChildTerminating"
+    });
+    assert_eq!(status(&sim.world, "lab").open_turn.map(|open| open.number), Some(1));
+    sim.release("Deployment");
+    sim.world.edit("Deployment", &at("lab--api"), |it| it["metadata"]["finalizers"] = json!([]));
     sim.settle();
     assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
-    expect_sound(&sim);
+    expect_never_failed(&sim, from);
+}
+
+fn expect_never_failed(sim: &Sim, from: u64) {
+    let failed: Vec<String> = sim.world.history(|history| {
+        let later = history.iter().filter(|it| it.revision > from && it.id.kind == "Workspace");
+        let failed = later.filter(|it| it.object["status"]["phase"] == "Failed");
+        failed.map(|it| it.object["status"]["message"].to_string()).collect()
+    });
+    assert_eq!(failed, [""; 0], "\n{}", sim.story);
+}
+
+/// A RoleBinding that is replaced is away for a moment.
+#[test]
+fn a_right_that_is_away_for_a_moment_lets_no_policy_go_before_its_pods() {
+    let fault = call("get Namespace").times(4).then(refusal(403, "Forbidden", "not now"));
+    let mut sim = ready().with_fault(fault);
+    delete(&sim.world, "lab");
+    sim.run_until("it is told", |world| {
+        told(world, "lab").contains("may not look into namespace 'labs'")
+    });
+    assert_eq!(names(&sim.world, "NetworkPolicy"), ["lab--network"]);
+    sim.settle();
+    assert_eq!(sim.faults().unmet(), [""; 0]);
+    expect_gone(&sim);
+}
+
+#[test]
+fn a_right_that_stays_away_holds_no_deletion_up() {
+    let fault = call("get Namespace").always().then(refusal(403, "Forbidden", "no more"));
+    let mut sim = ready().with_fault(fault);
+    delete(&sim.world, "lab");
+    let started = sim.now();
+    sim.run_until("it is gone", |world| names(world, "Workspace").is_empty());
+    assert_eq!(sim.now().duration_since(started), LASTS, "\n{}", sim.story);
 }
 
 /// The namespace is deleted while workspaces are in it in every phase.

@@ -5,6 +5,7 @@ mod snapshots;
 use std::time::Duration;
 
 use jiff::SignedDuration;
+use kube::core::ObjectMeta;
 use otctl_kit::attempt::Confirmed;
 use otctl_kit::cluster::{ApiError, Target};
 use otctl_kit::plan::{Action, Next, Plan, Write};
@@ -376,7 +377,7 @@ fn a_refused_write_gives_the_slot_back_and_stands_where_people_look() {
         assert_eq!((status.last_attempt, status.budget.as_ref().unwrap().charged), (Some(1), 0));
         condition_of(&status, condition::READY)
     };
-    assert_eq!(told(RefusalCause::Foreign), "False NameConflict");
+    assert_eq!(told(RefusalCause::Foreign(&ObjectMeta::default())), "False NameConflict");
     let forbidden = |quota, namespace_terminating| ApiError::Forbidden {
         detail: "no".to_owned(),
         quota,

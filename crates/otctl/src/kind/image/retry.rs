@@ -1,6 +1,6 @@
 //! What a retry gives an image: pure.
 
-use diskimage_controller::views::effective_policy;
+use otctl_queue::effective_policy;
 use otctl_types::condition::Reason;
 use otctl_types::{AdmissionQueueStatus, VMDiskImage};
 

@@ -4,10 +4,10 @@ mod children;
 mod next;
 
 use diskimage_controller::record::SUCCEEDED;
-use diskimage_controller::views::effective_policy;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
+use otctl_queue::effective_policy;
 use otctl_types::VMDiskImageStatus;
 use otctl_types::condition::{RECONCILING, Reason, STALLED};
 use otctl_types::diskimage::{Attempt, Current, Phase};

@@ -1,10 +1,10 @@
 //! A workspace as a tree: each part, its state, what it waits for, what comes next and when. Pure.
 
-use diskimage_controller::views::effective_policy;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
+use otctl_queue::effective_policy;
 use otctl_types::WorkspaceStatus;
 use otctl_types::condition::{CREATING_WORKS, DELETING, RECONCILING, Reason, STALLED};
 use otctl_types::names::ENTRY_LABEL;

@@ -24,17 +24,22 @@ fn every_port_of_a_service_has_a_name_of_its_own() {
     assert_eq!(names, ["tcp-53", "udp-53-3", "udp-53", "udp-53-2"]);
 }
 
+fn asks_for(service: &Service) -> Option<String> {
+    service.spec.as_ref()?.cluster_ip.clone()
+}
+
 #[test]
 fn a_service_asks_for_its_old_address_only_while_it_has_ports() {
     let whole = full();
     let of = |name: &str| {
         let made = service::of_container(&whole.facts(), whole.container(name), Some("10.96.0.7"));
-        (service::is_headless(&made), service::address(&made).map(str::to_owned))
+        (asks_for(&made), service::address(&made).map(str::to_owned))
     };
-    assert_eq!(of("api-server"), (false, Some("10.96.0.7".to_owned())));
-    assert_eq!(of("worker"), (true, None));
+    let old = || Some("10.96.0.7".to_owned());
+    assert_eq!(of("api-server"), (old(), old()));
+    assert_eq!(of("worker"), (Some("None".to_owned()), None));
     let of_archive = service::of_machine(&whole.facts(), whole.machine("archive"), None);
-    assert!(service::is_headless(&of_archive));
+    assert_eq!(asks_for(&of_archive).as_deref(), Some("None"));
     assert_eq!(service::address(&Service::default()), None);
 }
 

@@ -92,7 +92,7 @@ fn a_name_that_is_taken_is_not_made() {
 
 #[test]
 fn a_namespace_that_takes_nothing_is_asked_for_by_others() {
-    for ground in [Ground::Terminating, Ground::Absent, Ground::OutOfReach] {
+    for ground in [Ground::Terminating, Ground::Absent, Ground::OutOfReach, Ground::Lost] {
         check(workspace().open(1).ground(ground), "");
         check(workspace().started(&["api"]).ground(ground), "");
     }
@@ -110,6 +110,7 @@ fn the_last_pod_is_asked_for_when_nothing_else_is_seen() {
     check(leaving().pod_going("api", 0), "ground");
     check(leaving().ground(Ground::Terminating), "ground pods");
     check(leaving().ground(Ground::OutOfReach), "ground");
+    check(leaving().ground(Ground::Lost), "ground");
     check(leaving().spec(|spec| spec.namespace = Some("other".to_owned())), "");
     check(workspace().started(&["api"]).finalized(), "ground");
 }

@@ -7,6 +7,7 @@ use otctl_types::diskimage::Phase as ImagePhase;
 use otctl_types::workspace::{Phase, WorkspaceStatus};
 
 use super::decide;
+use crate::grounds::Ground;
 use crate::workspace::fixture::{Facts, now, with_machine, workspace};
 
 fn plan(facts: Facts) -> Plan<WorkspaceStatus> {
@@ -124,6 +125,28 @@ fn it_looks_again_when_its_turn_is_over_and_else_when_it_is_woken() {
     assert_eq!(in_seconds(leaving().pod_going("api", 0)), Some(30));
     assert_eq!(in_seconds(leaving().pod_going("api", 30)), None);
     assert_eq!(in_seconds(leaving()), Some(10), "the API server still knows a pod");
+    assert_eq!(in_seconds(leaving().ground(Ground::OutOfReach)), Some(10), "it may be a moment");
+    assert_eq!(in_seconds(leaving().ground(Ground::Lost)), None);
+}
+
+/// Its policy outlives its pods, which nobody can see for now: their binding may be about to be made anew.
+#[test]
+fn only_a_right_that_stays_away_takes_the_finalizer() {
+    let check = |ground: Ground, expected: &[&str]| {
+        let leaving = workspace().started(&["api"]).isolated().runs("api", 1).deleted().finalized();
+        let writes = plan(leaving.ground(ground)).writes;
+        let told: Vec<&str> = writes.iter().map(|write| write.because).collect();
+        assert_eq!(told, expected, "{ground:?}");
+    };
+    let going = "its workspace is being deleted";
+    check(Ground::Firm, &[going, going]);
+    check(Ground::Terminating, &[going, going]);
+    check(Ground::OutOfReach, &[]);
+    check(Ground::Absent, &["nothing of it can be seen to any more"]);
+    check(Ground::Lost, &["nothing of it can be seen to any more"]);
+    let elsewhere = workspace().started(&["api"]).deleted().finalized().ground(Ground::OutOfReach);
+    let elsewhere = plan(elsewhere.spec(|spec| spec.namespace = Some("other".to_owned())));
+    assert_eq!(elsewhere.writes[0].because, "nothing of it can be seen to any more");
 }
 
 #[test]

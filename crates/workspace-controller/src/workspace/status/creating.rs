@@ -28,9 +28,10 @@ impl Sight<'_> {
         if admitted.status == condition::Truth::False {
             return admitted;
         }
-        let of_disk = self.observed.lacks_of_disks().into_iter().next();
+        let of_name = self.observed.needs.leftover(&self.observed.namespace);
+        let of_disk = || self.observed.lacks_of_disks().into_iter().next();
         let of_kubevirt = || (!self.observed.needs.has_kubevirt).then(no_kubevirt);
-        match of_disk.or_else(of_kubevirt) {
+        match of_name.or_else(of_disk).or_else(of_kubevirt) {
             Some(lack) => because(false, lack),
             None => Finding::new(true, Reason::Creating, "parts are being made"),
         }

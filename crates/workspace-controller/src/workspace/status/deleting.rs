@@ -32,9 +32,17 @@ impl Sight<'_> {
         let of_trouble = self.standing.trouble.as_ref().map(|trouble| trouble.lack.message.clone());
         let overdue = self.observed.pods.iter().filter(|pod| is_overdue(pod, self.now));
         let overdue: Vec<String> = overdue.map(|pod| pod.name_any()).collect();
-        of_trouble.unwrap_or_else(|| match overdue.as_slice() {
+        let is_cut_off = self.observed.is_cut_off();
+        let of_reach = is_cut_off.then(|| out_of_reach(&self.observed.namespace));
+        of_trouble.or(of_reach).unwrap_or_else(|| match overdue.as_slice() {
             [] => "waits for its pods to end".to_owned(),
             names => format!("these pods do not end: {}", names.join(", ")),
         })
     }
+}
+
+fn out_of_reach(namespace: &str) -> String {
+    format!(
+        "the controller may not look into namespace '{namespace}', so whether its pods have ended is not known: it asks again, and when it still may not after a minute, the workspace goes all the same"
+    )
 }

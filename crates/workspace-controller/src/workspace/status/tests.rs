@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use otctl_kit::cluster::{ApiError, Target};
 use otctl_kit::reconciler::{Refusal, RefusalCause};
 use otctl_types::condition::{self, find};
@@ -333,12 +334,53 @@ fn a_refused_write_is_told_where_people_look() {
     let status = told(&invalid, workspace().open(1));
     assert!(condition(&status, condition::STALLED).starts_with("True Rejected"));
     let target = Target::new::<Service>(Some(LABS), "lab--api");
-    let foreign = Refusal { target: &target, cause: RefusalCause::Foreign };
+    let found = ObjectMeta::default();
+    let foreign = Refusal { target: &target, cause: RefusalCause::Foreign(&found) };
     let status = refused(&workspace().open(1).observed(), &foreign, now()).unwrap();
     assert!(condition(&status, condition::ACCEPTED).starts_with("False NameConflict: Service"));
     let panicked = Refusal { target: &target, cause: RefusalCause::Panicked { message: "x" } };
     let status = refused(&workspace().open(1).observed(), &panicked, now()).unwrap();
     assert!(condition(&status, condition::READY).starts_with("False InternalError"));
+}
+
+/// Of whatever it is a child, and whoever finds it first: the watches, or the API server.
+#[test]
+fn what_an_earlier_workspace_of_its_name_left_is_told_and_is_no_failure() {
+    let words = "Service labs/lab--api was made for an earlier workspace of this name, which is gone; it is waited for until garbage collection has taken it. If it stays, delete it by hand";
+    let check = |status: &WorkspaceStatus, admitted: &str| {
+        assert_eq!(status.phase.map(|phase| phase.as_str()), Some("Provisioning"));
+        assert_eq!(status.message.as_deref(), Some(words));
+        assert_eq!(condition(status, condition::ACCEPTED), "True Accepted");
+        assert_eq!(condition(status, condition::ADMITTED), admitted);
+        let ready = condition(status, condition::READY);
+        assert_eq!(ready, format!("False OldChildTerminating: {words}"));
+        assert_eq!(condition(status, condition::STALLED), "-");
+    };
+    let seen = told(workspace().ticket("3").left::<Service>("lab--api"));
+    check(&seen, &format!("False OldChildTerminating: {words}"));
+    let target = Target::new::<Service>(Some(LABS), "lab--api");
+    let owner = json!({
+        "apiVersion": "pelotech.ot/v1alpha1", "kind": "Workspace", "name": "lab", "uid": "earlier",
+        "controller": true,
+    });
+    let found = serde_json::from_value(json!({"ownerReferences": [owner]})).unwrap();
+    let refusal = Refusal { target: &target, cause: RefusalCause::Foreign(&found) };
+    let refused = refused(&workspace().open(1).observed(), &refusal, now()).unwrap();
+    check(&refused, "True Admitted");
+    let tended = told(workspace().started(&["api"]).isolated().left::<Service>("lab--api"));
+    assert_eq!(tended.message.as_deref(), Some(words), "also when it had its start");
+    assert_eq!(tended.phase.map(|phase| phase.as_str()), Some("Provisioning"));
+}
+
+/// Whether the pods that its policy outlives have ended is not known.
+#[test]
+fn one_that_goes_from_where_nobody_may_look_says_so() {
+    let leaving = || workspace().started(&["api"]).deleted().finalized();
+    let status = told(leaving().ground(Ground::OutOfReach));
+    let message = status.message.unwrap();
+    assert!(message.starts_with("the controller may not look into namespace 'labs'"), "{message}");
+    let status = told(leaving());
+    assert_eq!(status.message.as_deref(), Some("waits for its pods to end"));
 }
 
 #[test]

@@ -179,11 +179,26 @@ fn what_cannot_be_acted_on_is_invalid() {
 }
 
 #[test]
+fn what_an_earlier_workspace_of_its_name_left_is_waited_for_without_a_slot() {
+    let left = |facts: Facts| facts.left::<Deployment>("lab--api");
+    check(left(workspace()), "Unticketed");
+    check(left(workspace().ticket("3")), "wait: OldChildTerminating");
+    check(left(workspace().ticket("3").slot(1)), "wait: OldChildTerminating");
+    check(left(workspace().open(1)), "yield: OldChildTerminating");
+    check(left(workspace().started(&["api"])), "Tending");
+    check(left(workspace().suspended()), "Suspended");
+    check(left(workspace().deleted()), "Leaving");
+    let both = left(workspace()).foreign::<NetworkPolicy>("lab--network");
+    check(both, "invalid: NameConflict");
+}
+
+#[test]
 fn a_namespace_that_goes_keeps_it_from_its_turn() {
     for (ground, reason) in [
         (Ground::Terminating, "NamespaceTerminating"),
         (Ground::Absent, "NamespaceNotFound"),
         (Ground::OutOfReach, "NamespaceNotFound"),
+        (Ground::Lost, "NamespaceNotFound"),
     ] {
         check(workspace().ticket("3").ground(ground), &format!("wait: {reason}"));
         check(workspace().slot(1).ground(ground), &format!("wait: {reason}"));

@@ -48,10 +48,18 @@ fn left<'a, K: Resource>(
     staying.filter(move |it| !keep.wants(kind, &it.name_any()))
 }
 
-/// The deletions of a workspace that goes: workloads and Services; when no pod is left, the policy, and the finalizer. In a
-/// namespace that is gone, or where the controller has no rights any more, it can see to nothing, and keeps nobody waiting.
+/// The deletions of a workspace that goes: workloads and Services; when no pod is left, the policy, and the finalizer.
+///
+/// The policy outlives the pods as long as the controller may look into the namespace, and through a time without that right
+/// which is shorter than [`LASTS`](crate::grounds::LASTS): one refusal may come of a binding that is being replaced, and
+/// nothing is done until the right is back. In a namespace that is gone, or that the chart lists no more, or where the
+/// right has been away for longer, the controller can see to nothing, and keeps nobody waiting: owner references do the rest,
+/// and do not know of that order.
 pub(super) fn departure(workspace: &Workspace, observed: &Observed) -> Vec<Write> {
     if !observed.has_finalizer() {
+        return Vec::new();
+    }
+    if observed.is_cut_off() {
         return Vec::new();
     }
     if !observed.is_within_reach() {
