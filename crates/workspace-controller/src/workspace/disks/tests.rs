@@ -7,6 +7,7 @@ use crate::workspace::decide::decide;
 use crate::workspace::fixture::{Facts, bare, now, with_machine, workspace};
 
 /// `entry image revision`, and whether it is a copy.
+#[track_caller]
 fn check(facts: Facts, expected: &str) {
     let status = decide(&facts.observed(), now()).status.expect("something is to be told");
     let told = status.disks.iter().map(|disk| {
@@ -16,7 +17,7 @@ fn check(facts: Facts, expected: &str) {
     assert_eq!(told.collect::<Vec<_>>().join(", "), expected);
 }
 
-/// The Service has an address: the next thing to make is the claim.
+/// Its name leads somewhere: the next thing to make is the claim.
 fn addressed() -> Facts {
     with_machine().isolated().service("db").addressed()
 }
@@ -32,7 +33,7 @@ fn names_fedora(facts: Facts) -> Facts {
 #[test]
 fn a_disk_is_on_record_from_the_pass_on_that_makes_it() {
     check(with_machine().ticket("1"), "");
-    check(with_machine().isolated().service("db").open(1), "");
+    check(with_machine().isolated().open(1), "");
     check(addressed().open(1), "db debian r1 copied");
     check(addressed().revision("r2").open(1), "db debian r2 copied");
 }
@@ -97,8 +98,7 @@ fn a_machine_that_its_entry_gains_is_on_record_when_its_start_is_over() {
     check(runs("Running").open(2), "db debian r1 copied");
     check(runs("Starting").open_since(2, 3600), "db debian r1 copied");
     // It was never made: a record that asks for a slot would ask for one for ever.
-    let late = || gained(with_machine().isolated().service("db")).open_since(2, 3600);
-    check(late(), "");
+    check(gained(with_machine().isolated()).open_since(2, 3600), "");
 }
 
 #[test]
