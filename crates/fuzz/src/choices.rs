@@ -103,6 +103,21 @@ impl<'a> Choices<'a> {
         Value::Object(object)
     }
 
+    /// Each of these, or not.
+    pub(crate) fn some_of<T: Copy>(
+        &mut self,
+        all: &[T],
+        mut make: impl FnMut(&mut Self, T) -> Value,
+    ) -> Value {
+        let mut chosen = Vec::new();
+        for one in all {
+            if self.one_in(2) {
+                chosen.push(make(self, *one));
+            }
+        }
+        Value::Array(chosen)
+    }
+
     /// Up to so many.
     pub(crate) fn list(&mut self, most: usize, mut make: impl FnMut(&mut Self) -> Value) -> Value {
         let count = self.below(most + 1);

@@ -291,11 +291,7 @@ fn conditions(choices: &mut Choices<'_>) -> Value {
             "message": choices.text(&["what was said"]),
         })
     };
-    let kinds = [READY, STALLED, CREATING_WORKS, CONTAINERS_READY, DELETING];
-    kinds
-        .into_iter()
-        .filter_map(|kind| choices.one_in(2).then(|| condition(choices, kind)))
-        .collect()
+    choices.some_of(&[READY, STALLED, CREATING_WORKS, CONTAINERS_READY, DELETING], condition)
 }
 
 /// What was known of the parts: what the disks were made from is gone by later.
@@ -316,12 +312,8 @@ fn resources(choices: &mut Choices<'_>) -> Value {
         let status = choices.of(&["Pending", "Progressing", "Running", "Degraded", "Failed"]);
         json!({"name": name, "status": status, "message": choices.text(&["what was said"])})
     };
-    let machines = ["db", "data", "gone"].into_iter();
-    let machines: Vec<Value> =
-        machines.filter_map(|name| choices.one_in(2).then(|| machine(choices, name))).collect();
-    let containers = CONTAINERS.into_iter();
-    let containers: Vec<Value> =
-        containers.filter_map(|name| choices.one_in(2).then(|| container(choices, name))).collect();
+    let machines = choices.some_of(&["db", "data", "gone"], machine);
+    let containers = choices.some_of(&CONTAINERS, container);
     let network = json!({"policy": choices.text(&["lab--network"])});
     json!({"virtualMachines": machines, "containers": containers, "network": network})
 }

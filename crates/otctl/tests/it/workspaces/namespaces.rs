@@ -133,16 +133,18 @@ async fn a_namespace_that_is_forced_away_keeps_no_workspace() {
     labs.is_gone("goes").await;
     let left = pods.list(&ListParams::default()).await.unwrap().items;
     assert_eq!(left.len(), held.len(), "they outlived their namespace");
-    for pod in &held {
-        finalizers_of(&pods, pod, json!(null)).await;
-    }
-    until("the pods are gone", async || {
-        pods.list(&ListParams::default()).await.unwrap().items.is_empty().then_some(())
-    })
-    .await;
     // One that is there again takes new ones; the set of pods that stayed in no namespace is its own controller's to wake.
     installation::apply(&labs.stage.client, Policy::new(), &[LABS, EXAMS]).await.unwrap();
     labs.stage.policy(&POLICY).await;
+    for pod in &held {
+        finalizers_of(&pods, pod, json!(null)).await;
+    }
+    let is_held = |pod: &Pod| held.contains(&pod.name_any());
+    until("the held pods are gone", async || {
+        let left = pods.list(&ListParams::default()).await.unwrap().items;
+        (!left.iter().any(is_held)).then_some(())
+    })
+    .await;
     labs.create("comes", container(EXAMS, "example.com/web:1")).await;
     labs.is("comes", Phase::Ready).await;
     for name in ["stays", "comes"] {
