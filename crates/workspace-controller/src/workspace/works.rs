@@ -285,20 +285,23 @@ impl<'a> Works<'a> {
         entries.map(|entry| (entry.name.as_str(), self.machine(entry))).collect()
     }
 
-    /// A machine and the claim that is its disk. The claim is made once and never changed.
+    /// A machine and the claim that is its disk. The claim is made once, before the machine, and never changed: what is put
+    /// right on one that is there are notes, which the machine does not wait for.
     fn machine(&self, entry: &MachineEntry) -> Vec<Write> {
         let Some(instance) = &entry.spec.instance else { return Vec::new() };
-        let (claim, write) = match self.observed.claim(&entry.name) {
-            Some(claim) => (claim.name_any(), self.keep(entry, claim)),
+        let (claim, made, kept) = match self.observed.claim(&entry.name) {
+            Some(claim) => (claim.name_any(), None, self.keep(entry, claim)),
             None => {
                 let Some(claim) = self.copy(entry) else { return Vec::new() };
-                (claim.name_any(), bring_about(&claim, None, "it is the disk of its machine"))
+                let made = bring_about(&claim, None, "it is the disk of its machine");
+                (claim.name_any(), made, None)
             }
         };
         let power = if self.is_stopped { Power::Off } else { Power::AsAsked };
         let wanted = children::machine::machine(&self.facts, (entry, instance), &claim, power);
         let found = self.observed.machine(&entry.name);
-        write.into_iter().chain(bring_about(&wanted, found, "its entry runs")).collect()
+        let machine = bring_about(&wanted, found, "its entry runs");
+        made.into_iter().chain(machine).chain(kept).collect()
     }
 
     /// A claim that is to be filled from the image, if that is there as the entry asks for it.

@@ -15,7 +15,7 @@ use crate::controller::{
 use crate::faults::refusal;
 
 /// A workspace with a machine and two containers, Ready.
-fn ready() -> Sim {
+pub(crate) fn ready() -> Sim {
     let mut sim = world(Order::Fixed);
     synced_image(&sim.world, "debian");
     workspace("lab").machine("db", "debian").container("api").container("web").create(&sim.world);

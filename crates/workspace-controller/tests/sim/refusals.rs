@@ -8,20 +8,11 @@ use testbed::fault::at as call;
 use testbed::sim::Order;
 use testbed::{Health, Sim};
 
-use crate::builders::{container, synced_image, workspace};
+use crate::builders::{container, workspace};
 use crate::controller::{at, edit, is_ready, names, reason, status, world};
+use crate::edits::ready;
 use crate::faults::refusal;
 use crate::strangers::stranger;
-
-/// A workspace of two containers and a machine, Ready.
-fn ready() -> Sim {
-    let mut sim = world(Order::Fixed);
-    synced_image(&sim.world, "debian");
-    workspace("lab").machine("db", "debian").container("api").container("web").create(&sim.world);
-    sim.settle();
-    assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
-    sim
-}
 
 /// From now on, until the faults are taken away.
 fn refuse(sim: &Sim, what: &str) {
@@ -38,27 +29,33 @@ fn image_of(sim: &Sim, deployment: &str) -> Value {
     found["spec"]["template"]["spec"]["containers"][0]["image"].clone()
 }
 
-#[test]
-fn what_is_suspended_stops_though_its_lost_service_is_refused() {
+/// Whatever is refused when it is put right.
+fn check_stop(kind: &str, name: &str, spoil: fn(&Sim, &str, &str)) {
     let mut sim = ready();
-    refuse(&sim, "Service labs/lab--api");
-    sim.world.delete("Service", &at("lab--api"), Propagation::Background);
+    refuse(&sim, &format!("{kind} labs/{name}"));
+    spoil(&sim, kind, name);
     edit(&sim.world, "lab", |spec| spec.suspended = true);
     sim.run_until("nothing runs", |world| names(world, "Pod").is_empty());
     let machine = sim.world.get("VirtualMachine", &at("lab--db")).unwrap();
-    assert_eq!(machine["spec"]["runStrategy"], json!("Halted"));
+    assert_eq!(machine["spec"]["runStrategy"], json!("Halted"), "{kind}\n{}", sim.story);
     sim.faults().clear();
     sim.settle();
-    assert!(sim.world.get("Service", &at("lab--api")).is_some(), "\n{}", sim.story);
+    assert!(sim.world.get(kind, &at(name)).is_some(), "{kind}\n{}", sim.story);
+    let reason = reason(&sim.world, "lab", condition::READY);
+    assert_eq!(reason, "Suspended", "{kind}\n{}", sim.story);
 }
 
 #[test]
-fn what_is_suspended_stops_though_its_policy_is_refused() {
-    let mut sim = ready();
-    refuse(&sim, "NetworkPolicy labs/lab--network");
-    sim.world.delete("NetworkPolicy", &at("lab--network"), Propagation::Background);
-    edit(&sim.world, "lab", |spec| spec.suspended = true);
-    sim.run_until("nothing runs", |world| names(world, "Pod").is_empty());
+fn what_is_suspended_stops_whatever_is_refused_of_the_rest() {
+    let lose = |sim: &Sim, kind: &str, name: &str| {
+        sim.world.delete(kind, &at(name), Propagation::Background)
+    };
+    let unmark = |sim: &Sim, kind: &str, name: &str| {
+        sim.world.edit(kind, &at(name), |it| it["metadata"]["labels"] = json!({}));
+    };
+    check_stop("Service", "lab--api", lose);
+    check_stop("NetworkPolicy", "lab--network", lose);
+    check_stop("PersistentVolumeClaim", "lab--db-r1", unmark);
 }
 
 #[test]
