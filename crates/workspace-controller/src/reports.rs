@@ -237,7 +237,8 @@ impl Observed {
         uncovered.map(|machine| machine.name_any())
     }
 
-    fn pods_of(&self, entry: &str) -> Vec<Arc<Pod>> {
+    /// The pods of an entry.
+    pub fn pods_of(&self, entry: &str) -> Vec<Arc<Pod>> {
         let is_of = |pod: &&Arc<Pod>| pod.labels().get(ENTRY_LABEL).is_some_and(|it| it == entry);
         self.pods.iter().filter(is_of).cloned().collect()
     }

@@ -14,6 +14,9 @@ use super::*;
 use crate::cluster::{Answer, Request, erase};
 use crate::plan::{Next, Propagation};
 
+mod lanes;
+mod views;
+
 /// Answers from a script and keeps what it was asked. When the script ends, everything succeeds.
 #[derive(Default)]
 struct Scripted {
@@ -182,60 +185,6 @@ async fn a_deletion_that_is_refused_takes_no_news_with_it() {
     let patch = format!("patch status of {SUBJECT}");
     assert_eq!(cluster.asked(), [&patch, "create Event", "delete ConfigMap lab/old"]);
     assert!(error.is_after_status, "the status is not taken back");
-}
-
-/// A plan of two lanes, with a status.
-fn lanes() -> Plan<Value> {
-    let lanes = vec![vec![create(), delete()], vec![delete()]];
-    Plan { lanes, ..plan(vec![delete()], Some(json!({"phase": "Failed"}))) }
-}
-
-#[tokio::test]
-async fn lanes_follow_the_writes_and_the_status_follows_the_lanes() {
-    let cluster = Scripted::default();
-    run(&cluster, &lanes()).await.unwrap();
-    let patch = format!("patch status of {SUBJECT}");
-    let (create, delete) = ("create ConfigMap", "delete ConfigMap lab/old");
-    assert_eq!(cluster.asked(), [delete, create, delete, delete, &patch, "create Event"]);
-}
-
-#[tokio::test]
-async fn a_refusal_ends_its_own_lane_and_then_the_plan() {
-    let forbidden =
-        ApiError::Forbidden { detail: String::new(), quota: false, namespace_terminating: false };
-    for refusal in [forbidden, conflict(), not_found(), ApiError::Invalid { detail: String::new() }]
-    {
-        let cluster = Scripted::new([Ok(Answer::Done), Err(refusal.clone())]);
-        let error = run(&cluster, &lanes()).await.unwrap_err();
-        let (create, delete) = ("create ConfigMap", "delete ConfigMap lab/old");
-        assert_eq!(cluster.asked(), [delete, create, delete], "{refusal:?}");
-        assert_eq!((error.number, error.total, error.done.lines.len()), (2, 6, 2), "{refusal:?}");
-        assert_eq!(error.cause.to_string(), refusal.to_string());
-    }
-}
-
-#[tokio::test]
-async fn the_first_refusal_is_the_one_that_is_told() {
-    let invalid = ApiError::Invalid { detail: String::new() };
-    let answers = [Ok(Answer::Done), Err(conflict()), Err(invalid)];
-    let error = run(&Scripted::new(answers), &lanes()).await.unwrap_err();
-    assert_eq!((error.number, error.done.lines.len()), (2, 1));
-}
-
-#[tokio::test]
-async fn what_is_no_answer_to_the_write_alone_ends_every_lane() {
-    let throttled = ApiError::Throttled { retry_after_seconds: None };
-    for failure in [unknown(), throttled] {
-        // The look at what became of it tells nothing either.
-        let answers = [Ok(Answer::Done), Err(failure.clone()), Err(unknown())];
-        let cluster = Scripted::new(answers);
-        run(&cluster, &lanes()).await.unwrap_err();
-        let deletions = cluster.asked().iter().filter(|line| line.starts_with("delete")).count();
-        assert_eq!(deletions, 1, "{failure:?}");
-    }
-    let cluster = Scripted::new([Err(conflict())]);
-    run(&cluster, &lanes()).await.unwrap_err();
-    assert_eq!(cluster.asked().len(), 1, "the lanes rest on the writes before them");
 }
 
 #[tokio::test]
@@ -433,66 +382,6 @@ async fn unsound_plans_write_nothing() {
         commit(&cluster, author, None, &plan(Vec::new(), Some(json!({"a": 1})))).await.unwrap_err();
     assert!(matches!(error.cause, WriteError::Unsound { .. }));
     assert_eq!(cluster.asked(), Vec::<String>::new());
-}
-
-/// What a plan of these writes expects of views, made or failed.
-async fn expected(
-    writes: Vec<Write>,
-    answers: impl IntoIterator<Item = Result<Answer, ApiError>>,
-) -> Vec<String> {
-    let cluster = Scripted::new(answers);
-    let mut plan = plan(writes, None);
-    plan.notices.clear();
-    let made = run(&cluster, &plan).await.map(Committed::into_made);
-    let expected = made.unwrap_or_else(|error| error.done).expected;
-    expected.iter().map(ToString::to_string).collect()
-}
-
-#[tokio::test]
-async fn views_must_show_each_write_that_was_made() {
-    let remember = || write(Action::Remember(remembered()));
-    let made =
-        expected(vec![remember(), create(), write(Action::Swap(subject().status))], []).await;
-    let own = |version| format!("{SUBJECT} at version {version}");
-    assert_eq!(made, [own("101"), "ConfigMap child at version 102".to_owned(), own("103")]);
-    let failed = expected(vec![remember(), create()], [Ok(object("9", None)), Err(unknown())]);
-    // The look at who owns the name is answered with another's object.
-    assert_eq!(failed.await, [own("9")]);
-}
-
-#[tokio::test]
-async fn views_must_show_a_child_that_was_there_already() {
-    let found =
-        expected(vec![create()], [Err(ApiError::AlreadyExists), Ok(object("5", Some("u-1")))]);
-    assert_eq!(found.await, ["ConfigMap child at version 5"]);
-}
-
-#[tokio::test]
-async fn views_must_show_that_what_was_deleted_goes() {
-    let done = expected(vec![delete()], [Ok(Answer::Done)]);
-    let gone = done.await;
-    assert_eq!(gone.len(), 1);
-    assert!(gone[0].contains(" without UID "), "{gone:?}");
-    assert_eq!(expected(vec![delete()], [Err(not_found())]).await, gone);
-    let going = expected(vec![delete()], [Ok(object("9", None))]).await;
-    assert!(going[0].ends_with(" at version 9"), "{going:?}");
-}
-
-#[tokio::test]
-async fn views_must_leave_what_a_refusal_proved_old() {
-    let remember = || vec![write(Action::Remember(remembered()))];
-    let left = format!("{SUBJECT} past version 7");
-    assert_eq!(expected(remember(), [Err(conflict())]).await, [left]);
-    let gone = format!("{SUBJECT} without UID u-1");
-    assert_eq!(expected(remember(), [Err(not_found())]).await, [gone]);
-    assert_eq!(expected(remember(), [Err(unknown())]).await, Vec::<String>::new());
-}
-
-#[tokio::test]
-async fn nobody_waits_to_see_an_event() {
-    let committed = run(&Scripted::default(), &plan(Vec::new(), None)).await.unwrap();
-    let made = committed.into_made();
-    assert_eq!((made.lines.len(), made.expected.len()), (1, 0));
 }
 
 fn establish() -> Write {

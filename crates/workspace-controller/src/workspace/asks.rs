@@ -36,8 +36,9 @@ impl Observed {
         is_leaving && self.has_finalizer() && self.is_served()
     }
 
-    /// Whether something is missing that this pass may make, or that is made of what this pass keeps. A namespace that takes nothing new is asked for by a loop of
-    /// its own, and one that is not to be used by nobody: the answer would be that it may not be.
+    /// Whether something is missing that this pass may make, or that is made of what it keeps. A namespace that takes nothing
+    /// new is asked for by a loop of its own, and one that is not to be used by nobody: the answer would be that it may not
+    /// be.
     fn may_make(&self, workspace: &Workspace) -> bool {
         let is_allowed = self.site.problem_of_namespace(&self.namespace).is_none();
         let due = self.due(workspace);
@@ -79,16 +80,21 @@ impl Observed {
     }
 
     /// Whether pods of what had its start are missing. A namespace that is going lets no new ones in, and says so to those
-    /// who ask: what makes them, and is left in it until the last pod is gone, keeps silent.
+    /// who ask: what makes them, and is left in it until the last pod is gone, keeps silent. Pods that are there and broken
+    /// say nothing of it.
     fn lacks_pods(&self, workspace: &Workspace, due: &BTreeSet<&str>) -> bool {
-        let is_short = |deployment: &Deployment| {
-            let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
-            let status = deployment.status.as_ref();
-            wanted > status.and_then(|status| status.available_replicas).unwrap_or(0)
-        };
         let started = parts::started(workspace);
         let mut due = due.intersection(&started);
-        due.any(|entry| self.deployment(entry).is_some_and(is_short))
+        due.any(|entry| self.deployment(entry).is_some_and(|it| self.is_short(entry, it)))
+    }
+
+    fn is_short(&self, entry: &str, deployment: &Deployment) -> bool {
+        let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+        let status = deployment.status.as_ref();
+        let available = status.and_then(|status| status.available_replicas).unwrap_or(0);
+        let pods = self.pods_of(entry).into_iter();
+        let stay = pods.filter(|pod| pod.metadata.deletion_timestamp.is_none()).count();
+        wanted > available && i32::try_from(stay).is_ok_and(|stay| wanted > stay)
     }
 }
 

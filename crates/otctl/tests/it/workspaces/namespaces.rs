@@ -44,11 +44,8 @@ async fn a_namespace_goes_with_twenty_workspaces_in_it_and_those_elsewhere_go_on
     for name in DELETED {
         labs.delete(name).await;
     }
-    for number in 0..6 {
-        labs.create(&format!("elsewhere-{number}"), container(LABS, "example.com/web:1")).await;
-    }
-    for number in 0..6 {
-        labs.is(&format!("elsewhere-{number}"), Phase::Ready).await;
+    for name in create(&labs, "elsewhere", 6, &container(LABS, "example.com/web:1")).await {
+        labs.is(&name, Phase::Ready).await;
     }
     println!("those elsewhere were ready after {:.1?}", started.elapsed());
     for name in DELETED {
@@ -81,6 +78,13 @@ async fn a_namespace_goes_with_twenty_workspaces_in_it_and_those_elsewhere_go_on
     expect_nothing_made(&labs.writes(mark));
 
     goes_on_when_it_is_back(&labs).await;
+    leave_nothing(&labs).await;
+    // With the namespace go the rights in it.
+    labs.finish_but(|entry| entry.namespace == EXAMS).await;
+}
+
+/// Every workspace is deleted.
+async fn leave_nothing(labs: &Labs) {
     let all = labs.workspaces().list(&ListParams::default()).await.unwrap().items;
     for workspace in &all {
         labs.delete(&workspace.name_any()).await;
@@ -93,8 +97,6 @@ async fn a_namespace_goes_with_twenty_workspaces_in_it_and_those_elsewhere_go_on
         if left.is_empty() { Ok(()) } else { Err(left.join(", ")) }
     })
     .await;
-    // With the namespace go the rights in it.
-    labs.finish_but(|entry| entry.namespace == EXAMS).await;
 }
 
 /// Its finalizers are taken off by hand, as people do with one that does not end: what is in it stays, in no namespace.

@@ -1,0 +1,57 @@
+//! Lanes: what a refusal ends, and what goes on.
+
+use super::*;
+
+/// A plan of two lanes, with a status.
+fn lanes() -> Plan<Value> {
+    let lanes = vec![vec![create(), delete()], vec![delete()]];
+    Plan { lanes, ..plan(vec![delete()], Some(json!({"phase": "Failed"}))) }
+}
+
+#[tokio::test]
+async fn lanes_follow_the_writes_and_the_status_follows_the_lanes() {
+    let cluster = Scripted::default();
+    run(&cluster, &lanes()).await.unwrap();
+    let patch = format!("patch status of {SUBJECT}");
+    let (create, delete) = ("create ConfigMap", "delete ConfigMap lab/old");
+    assert_eq!(cluster.asked(), [delete, create, delete, delete, &patch, "create Event"]);
+}
+
+#[tokio::test]
+async fn a_refusal_ends_its_own_lane_and_then_the_plan() {
+    let forbidden =
+        ApiError::Forbidden { detail: String::new(), quota: false, namespace_terminating: false };
+    for refusal in [forbidden, conflict(), not_found(), ApiError::Invalid { detail: String::new() }]
+    {
+        let cluster = Scripted::new([Ok(Answer::Done), Err(refusal.clone())]);
+        let error = run(&cluster, &lanes()).await.unwrap_err();
+        let (create, delete) = ("create ConfigMap", "delete ConfigMap lab/old");
+        assert_eq!(cluster.asked(), [delete, create, delete], "{refusal:?}");
+        assert_eq!((error.number, error.total, error.done.lines.len()), (2, 6, 2), "{refusal:?}");
+        assert_eq!(error.cause.to_string(), refusal.to_string());
+    }
+}
+
+#[tokio::test]
+async fn the_first_refusal_is_the_one_that_is_told() {
+    let invalid = ApiError::Invalid { detail: String::new() };
+    let answers = [Ok(Answer::Done), Err(conflict()), Err(invalid)];
+    let error = run(&Scripted::new(answers), &lanes()).await.unwrap_err();
+    assert_eq!((error.number, error.done.lines.len()), (2, 1));
+}
+
+#[tokio::test]
+async fn what_is_no_answer_to_the_write_alone_ends_every_lane() {
+    let throttled = ApiError::Throttled { retry_after_seconds: None };
+    for failure in [unknown(), throttled] {
+        // The look at what became of it tells nothing either.
+        let answers = [Ok(Answer::Done), Err(failure.clone()), Err(unknown())];
+        let cluster = Scripted::new(answers);
+        run(&cluster, &lanes()).await.unwrap_err();
+        let deletions = cluster.asked().iter().filter(|line| line.starts_with("delete")).count();
+        assert_eq!(deletions, 1, "{failure:?}");
+    }
+    let cluster = Scripted::new([Err(conflict())]);
+    run(&cluster, &lanes()).await.unwrap_err();
+    assert_eq!(cluster.asked().len(), 1, "the lanes rest on the writes before them");
+}
