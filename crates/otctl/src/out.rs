@@ -2,6 +2,7 @@
 //! that cannot be written is dropped; a full disk is, once everything is done.
 
 use std::io::{self, ErrorKind, IsTerminal, Write as _};
+use std::process::ExitCode;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use comfy_table::presets::NOTHING;
@@ -44,6 +45,12 @@ fn lost() -> MutexGuard<'static, Option<io::Error>> {
 /// An error and its causes to standard error.
 pub(crate) fn error(error: &anyhow::Error) {
     complaint(&causes(error));
+}
+
+/// What went wrong with each of several, and what a program exits with then.
+pub(crate) fn errors(errors: &[anyhow::Error]) -> ExitCode {
+    errors.iter().for_each(error);
+    if errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// What went wrong, to standard error.

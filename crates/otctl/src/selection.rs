@@ -40,25 +40,60 @@ struct Selection {
     names: Vec<String>,
 }
 
-/// The objects that the words name, as they are now.
+/// Objects as they are now, and why others that were named cannot be told.
+#[derive(Default)]
+pub(crate) struct Selected {
+    /// Those that were found, in the order in which they were named.
+    pub(crate) found: Vec<Found>,
+    /// What went wrong, one for each name.
+    pub(crate) missing: Vec<anyhow::Error>,
+}
+
+/// The objects that the words name, all of them: what changes something or waits does nothing by halves.
 pub(crate) async fn find(
     cluster: &Cluster,
     words: &[String],
     scope: &ScopeArgs,
     unnamed: Unnamed,
 ) -> anyhow::Result<Vec<Found>> {
+    let Selected { found, missing } = look_up(cluster, words, scope, unnamed).await?;
+    missing.into_iter().next().map_or(Ok(found), Err)
+}
+
+/// The objects that the words name, as far as they are there.
+pub(crate) async fn look_up(
+    cluster: &Cluster,
+    words: &[String],
+    scope: &ScopeArgs,
+    unnamed: Unnamed,
+) -> anyhow::Result<Selected> {
     let selections = selections(words)?;
     expect_sense(&selections, scope, unnamed)?;
-    let mut found: Vec<Found> = Vec::new();
+    let mut selected = Selected::default();
     for Selection { kind, names } in selections {
         if names.is_empty() {
-            found.extend(listed(cluster, kind, scope).await?);
+            selected.found.extend(listed(cluster, kind, scope).await?);
         }
         for name in names {
-            found.push(named(cluster, kind, &name, scope).await?);
+            match named(cluster, kind, &name, scope).await {
+                Ok(one) => selected.found.push(one),
+                Err(error) => selected.missing.push(error),
+            }
         }
     }
-    Ok(found)
+    Ok(selected)
+}
+
+/// What is said where labels or a kind select nothing.
+pub(crate) fn nothing(words: &[String], scope: &ScopeArgs, default: &str) -> String {
+    let kind = |word: &String| kind::named(word.split('/').next().unwrap_or_default());
+    let kinds: Option<Vec<_>> = words.iter().map(kind).collect();
+    let is_anywhere =
+        |kinds: Vec<&dyn Kind>| !kinds.is_empty() && !kinds.iter().any(|kind| kind.is_namespaced());
+    if scope.place.all_namespaces || kinds.is_some_and(is_anywhere) {
+        return "nothing found".to_owned();
+    }
+    format!("nothing found in namespace '{}'", scope.place.namespace.as_deref().unwrap_or(default))
 }
 
 /// The objects of every kind that the cluster has.
@@ -228,6 +263,15 @@ mod tests {
             assert_eq!(read(line), expected, "{line}");
         }
         assert!(read("pod/a").starts_with("'pod' is no kind that is known here"));
+    }
+
+    #[test]
+    fn what_is_in_no_namespace_is_missed_in_none() {
+        let told = |line: &str| nothing(&words(line), &ScopeArgs::default(), "labs");
+        assert_eq!(told("ws"), "nothing found");
+        for line in ["vmdi", "ws vmdi", ""] {
+            assert_eq!(told(line), "nothing found in namespace 'labs'", "{line}");
+        }
     }
 
     #[test]

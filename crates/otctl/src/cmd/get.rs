@@ -9,28 +9,31 @@ use serde_json::{Value, json};
 
 use crate::cli::{GetArgs, Goal, Output};
 use crate::client;
-use crate::kind::{self, Found, Kind, Standing, Verdict};
+use crate::kind::{Found, Standing, Verdict};
 use crate::out;
-use crate::selection::{self, Unnamed};
+use crate::selection::{self, Selected, Unnamed};
 
 /// Prints what was found.
 pub(crate) async fn run(args: &GetArgs) -> anyhow::Result<ExitCode> {
     let cluster = client::connect(&args.scope.place.cluster).await?;
-    let found = if args.objects.is_empty() {
-        selection::everything(&cluster, &args.scope).await?
+    let Selected { found, missing } = if args.objects.is_empty() {
+        let found = selection::everything(&cluster, &args.scope).await?;
+        Selected { found, missing: Vec::new() }
     } else {
-        selection::find(&cluster, &args.objects, &args.scope, Unnamed::All).await?
+        selection::look_up(&cluster, &args.objects, &args.scope, Unnamed::All).await?
     };
     match args.output {
+        // As kubectl does: no document of the one object that is not there.
+        _ if found.is_empty() && !missing.is_empty() => {}
         Some(Output::Json) => out::line(&json_text(&document(found, args))?),
         Some(Output::Yaml) => out::text(&yaml_text(&document(found, args))?),
         Some(Output::Name) => found.iter().for_each(|found| out::line(&found.reference())),
         None | Some(Output::Wide) if found.is_empty() => {
-            out::remark(&nothing(args, &cluster.namespace))
+            out::remark(&selection::nothing(&args.objects, &args.scope, &cluster.namespace))
         }
         None | Some(Output::Wide) => out::line(&table(&found, args, Timestamp::now())),
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(out::errors(&missing))
 }
 
 fn json_text(document: &Value) -> anyhow::Result<String> {
@@ -49,28 +52,19 @@ fn document(found: Vec<Found>, args: &GetArgs) -> Value {
         json!(object)
     });
     let mut objects: Vec<Value> = objects.collect();
-    if objects.len() == 1 && is_named(args) {
+    if objects.len() == 1 && names_one(args) {
         return objects.remove(0);
     }
     json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": objects})
 }
 
-fn is_named(args: &GetArgs) -> bool {
-    args.objects.len() > 1 || args.objects.first().is_some_and(|word| word.contains('/'))
-}
-
-fn nothing(args: &GetArgs, default: &str) -> String {
-    let kind = |word: &String| kind::named(word.split('/').next().unwrap_or_default());
-    let kinds: Option<Vec<_>> = args.objects.iter().map(kind).collect();
-    let is_anywhere =
-        |kinds: Vec<&dyn Kind>| !kinds.is_empty() && !kinds.iter().any(|kind| kind.is_namespaced());
-    if args.scope.place.all_namespaces || kinds.is_some_and(is_anywhere) {
-        return "nothing found".to_owned();
+/// `KIND/NAME`, or `KIND NAME`.
+fn names_one(args: &GetArgs) -> bool {
+    match args.objects.as_slice() {
+        [word] => word.contains('/'),
+        [kind, _name] => !kind.contains('/'),
+        _ => false,
     }
-    format!(
-        "nothing found in namespace '{}'",
-        args.scope.place.namespace.as_deref().unwrap_or(default)
-    )
 }
 
 /// What stands in a column.
@@ -194,25 +188,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_no_namespace_is_missed_in_none() {
-        let told = |objects: &[&str]| {
-            let objects = objects.iter().map(|word| (*word).to_owned()).collect();
-            nothing(&GetArgs { objects, ..GetArgs::default() }, "labs")
-        };
-        assert_eq!(told(&["ws"]), "nothing found");
-        for words in [&["vmdi"][..], &["ws", "vmdi"], &[]] {
-            assert_eq!(told(words), "nothing found in namespace 'labs'", "{words:?}");
-        }
-    }
-
-    #[test]
     fn one_that_is_named_is_an_object_and_others_are_a_list() {
         let named = GetArgs { objects: vec!["vmdi/queued".to_owned()], ..GetArgs::default() };
         let [one, other] = found();
         let document_of_one = document(vec![one.clone()], &named);
         assert_eq!(document_of_one["kind"], "VMDiskImage");
         assert_eq!(document_of_one["metadata"]["managedFields"], Value::Null);
-        assert_eq!(document(vec![one.clone()], &GetArgs::default())["kind"], "List");
+        let both = ["vmdi", "queued", "absent"].map(str::to_owned).to_vec();
+        let both = GetArgs { objects: both, ..GetArgs::default() };
+        for args in [&both, &GetArgs::default()] {
+            assert_eq!(document(vec![one.clone()], args)["kind"], "List");
+        }
         assert_eq!(document(vec![one, other], &named)["items"][1]["metadata"]["name"], "new");
     }
 }

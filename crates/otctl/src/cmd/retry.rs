@@ -18,6 +18,9 @@ use crate::selection::{self, Unnamed};
 pub(crate) async fn run(args: &ChangeArgs) -> anyhow::Result<ExitCode> {
     let cluster = client::connect(&args.scope.place.cluster).await?;
     let found = selection::find(&cluster, &args.objects, &args.scope, Unnamed::Selected).await?;
+    if found.is_empty() {
+        out::remark(&selection::nothing(&args.objects, &args.scope, &cluster.namespace));
+    }
     for one in &found {
         match one.kind.retry(&cluster, &one.object).await? {
             Retry::Nothing(why) => out::line(&format!("{} unchanged ({why})", one.reference())),

@@ -25,6 +25,9 @@ pub(crate) enum Wish {
 pub(crate) async fn run(args: &ChangeArgs, wish: Wish) -> anyhow::Result<ExitCode> {
     let cluster = client::connect(&args.scope.place.cluster).await?;
     let found = selection::find(&cluster, &args.objects, &args.scope, Unnamed::Selected).await?;
+    if found.is_empty() {
+        out::remark(&selection::nothing(&args.objects, &args.scope, &cluster.namespace));
+    }
     for one in &found {
         let name = one.reference();
         if wish.is_fulfilled_by(one) {

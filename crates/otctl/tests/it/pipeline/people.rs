@@ -80,7 +80,27 @@ async fn list(terminal: &Terminal) {
     let wide = terminal.run_as(&terminal.kubeconfig, "get images -A -o wide", "").await;
     wide.expect(0, "NAMESPACE ").expect(0, "the disk is ready to use");
     list_where_the_context_leads(terminal).await;
-    terminal.run("get vmdi -l no=such").await.expect(0, "nothing found in namespace 'labs'");
+    for command in ["get", "describe", "suspend", "resume", "retry"] {
+        let ran = terminal.run(&format!("{command} vmdi -l no=such")).await;
+        ran.expect(0, "nothing found in namespace 'labs'");
+    }
+    what_is_there_is_told_beside_what_is_missing(terminal).await;
+}
+
+async fn what_is_there_is_told_beside_what_is_missing(terminal: &Terminal) {
+    for (command, told) in [("get", "next"), ("describe", "VMDiskImage labs/next")] {
+        let ran = terminal.run(&format!("{command} vmdi absent next")).await;
+        ran.expect(1, told).expect(1, "\"absent\" not found");
+    }
+    let list = terminal.run("get vmdi/next vmdi/absent -o json").await;
+    list.expect(1, "absent");
+    let list: Value = serde_json::from_str(&list.out).unwrap();
+    assert_eq!(list["items"].as_array().unwrap().len(), 1);
+    let none = terminal.run("get vmdi/absent -o yaml").await;
+    none.expect(1, "absent");
+    assert_eq!(none.out, "");
+    // Nothing is changed by halves.
+    terminal.run("suspend vmdi next absent").await.expect(1, "absent").expect_no("suspended");
 }
 
 /// The namespace of whoever names none is that of the context.
