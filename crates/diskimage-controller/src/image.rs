@@ -18,7 +18,7 @@ use otctl_kit::cluster::{ApiError, Cluster};
 use otctl_kit::expectations::Expectation;
 use otctl_kit::plan::Plan;
 use otctl_kit::reader::Reader;
-use otctl_kit::reconciler::{Reconciler, Refusal};
+use otctl_kit::reconciler::{Reconciler, Told, Undone};
 use otctl_kit::store::Key;
 use otctl_types::VMDiskImageStatus;
 use otctl_types::names::DISKIMAGE_CONTROLLER;
@@ -78,9 +78,9 @@ impl Reconciler for Image {
 
     fn refused(
         observed: &Self::Observed,
-        refusal: &Refusal<'_>,
+        undone: &Undone<'_>,
         now: Timestamp,
-    ) -> Option<Self::Status> {
-        decide::refused(observed, refusal, now)
+    ) -> Option<Told<Self::Status>> {
+        decide::refused(observed, &undone.first, now).map(Told::from)
     }
 }

@@ -256,6 +256,13 @@ pub enum ApiError {
         /// The server's message.
         detail: String,
     },
+    /// An admission webhook that has a say could not be asked (500): nothing was written. It may be asked about this kind
+    /// alone.
+    #[error("an admission webhook could not be asked: {detail}")]
+    WebhookFailed {
+        /// The server's message.
+        detail: String,
+    },
     /// Asked to slow down (429).
     #[error("asked to slow down")]
     Throttled {
@@ -277,6 +284,20 @@ pub enum ApiError {
 }
 
 impl ApiError {
+    /// Whether somebody is to be told: it may stay so until a person does something.
+    #[must_use]
+    pub fn is_told(&self) -> bool {
+        match self {
+            Self::Forbidden { .. } | Self::Invalid { .. } | Self::WebhookFailed { .. } => true,
+            Self::Conflict { .. }
+            | Self::AlreadyExists
+            | Self::NotFound { .. }
+            | Self::Throttled { .. }
+            | Self::Unknown { .. }
+            | Self::Unreadable { .. } => false,
+        }
+    }
+
     /// Whether a write may have been carried out all the same.
     #[must_use]
     pub fn is_unknown(&self) -> bool {

@@ -76,6 +76,19 @@ pub struct CommitError {
     /// Why it failed.
     #[source]
     pub cause: WriteError,
+    /// What failed after it, each in a lane of its own.
+    pub others: Vec<Failed>,
+    /// What was to be written besides status and Events, and was not: what failed, and what was behind it.
+    pub undone: Vec<Target>,
+}
+
+/// A write of a lane that failed after another one.
+#[derive(Clone, Debug)]
+pub struct Failed {
+    /// What it was to write.
+    pub target: Option<Target>,
+    /// Why it failed.
+    pub cause: WriteError,
 }
 
 /// Why a write failed.
@@ -116,10 +129,12 @@ pub async fn commit<S: Serialize>(
     let steps = steps(subject, plan);
     let total = steps.len();
     let mut writer = Writer::new(cluster, author, subject);
-    let (mut lines, mut failed, mut ended) = (Vec::new(), None, None);
+    let (mut lines, mut undone, mut is_over) = (Vec::new(), Vec::new(), false);
+    let (mut failures, mut ended) = (Vec::new(), None);
     for ((lane, step), number) in steps.iter().zip(1..) {
         // Whatever follows the lanes rests on all of them.
-        if failed.is_some() && (lane.is_none() || *lane == ended) {
+        if is_over || !failures.is_empty() && (lane.is_none() || *lane == ended) {
+            undone.extend(step.child());
             continue;
         }
         tracing::debug!(target: WRITE_TARGET, object = %writer.about(), write = %step, "write {number} of {total}");
@@ -130,18 +145,18 @@ pub async fn commit<S: Serialize>(
             }
             Err(cause) => {
                 tracing::debug!(%cause, write = %step, "a write failed");
-                let ends_all = lane.is_none() || !cause.is_refusal();
+                is_over = lane.is_none() || !cause.is_refusal();
                 ended = *lane;
-                failed.get_or_insert((number, step, cause));
-                if ends_all {
-                    break;
-                }
+                undone.extend(step.child());
+                failures.push((number, step, cause));
             }
         }
     }
     let (after, expected) = writer.into_parts();
     let done = Made { lines, expected };
-    let Some((number, step, cause)) = failed else { return Ok(Committed(done)) };
+    let mut failures = failures.into_iter();
+    let Some((number, step, cause)) = failures.next() else { return Ok(Committed(done)) };
+    let others = failures.map(|(_, step, cause)| Failed { target: step.target(subject), cause });
     Err(CommitError {
         number,
         total,
@@ -151,6 +166,8 @@ pub async fn commit<S: Serialize>(
         done,
         subject: after,
         cause,
+        others: others.collect(),
+        undone,
     })
 }
 
@@ -166,6 +183,7 @@ impl WriteError {
                     | ApiError::NotFound { .. }
                     | ApiError::Forbidden { .. }
                     | ApiError::Invalid { .. }
+                    | ApiError::WebhookFailed { .. }
             ),
             Self::Gone | Self::Unsound { .. } => false,
         }
@@ -189,21 +207,18 @@ impl Step<'_> {
     /// What it writes; none for an Event.
     fn target(&self, subject: Option<&Subject>) -> Option<Target> {
         match self {
-            Self::Write(write) | Self::Clear(write) => match &write.action {
-                Action::Remember(_) | Action::Swap(_) | Action::Finalize(_) => {
-                    subject.map(|subject| subject.target.clone())
-                }
-                Action::Mark { target, .. }
-                | Action::Strip { target, .. }
-                | Action::Delete { target, .. } => Some(target.clone()),
-                Action::Ensure(object)
-                | Action::Create(object)
-                | Action::Establish(object)
-                | Action::EstablishEither { wanted: object, .. }
-                | Action::Apply(object) => Some(Target::of(object)),
-            },
-            Self::Status { .. } => subject.map(|subject| subject.target.clone()),
             Self::Notice(_) => None,
+            Self::Write(_) | Self::Clear(_) | Self::Status { .. } => {
+                self.child().or_else(|| subject.map(|subject| subject.target.clone()))
+            }
+        }
+    }
+
+    /// What it writes, if that is not the plan's own object.
+    fn child(&self) -> Option<Target> {
+        match self {
+            Self::Write(write) | Self::Clear(write) => write.action.child(),
+            Self::Status { .. } | Self::Notice(_) => None,
         }
     }
 }

@@ -143,7 +143,9 @@ impl Error {
 fn category_of(error: &ApiError) -> Category {
     match error {
         ApiError::Conflict { .. } => Category::Conflict,
-        ApiError::NotFound { .. } | ApiError::Unknown { .. } => Category::Transient,
+        ApiError::NotFound { .. } | ApiError::Unknown { .. } | ApiError::WebhookFailed { .. } => {
+            Category::Transient
+        }
         ApiError::Throttled { .. } => Category::Throttled,
         ApiError::Forbidden { .. } => Category::Forbidden,
         ApiError::Invalid { .. } => Category::Invalid,
@@ -170,6 +172,8 @@ mod tests {
             done: Made::default(),
             subject: None,
             cause,
+            others: Vec::new(),
+            undone: Vec::new(),
         };
         let error = Error::Commit(Box::new(error));
         let told = "could not commit: write 2 of 3 failed, create Job lab/a because admitted: refused as invalid: spec.x: too long";

@@ -11,13 +11,13 @@ use tracing::{Instrument, Span};
 
 use crate::backoff::RETRY_AFTER_MAX;
 use crate::clock::Clock;
-use crate::cluster::{ApiError, Cluster};
+use crate::cluster::{ApiError, Cluster, Target};
 use crate::commit::{Author, CommitError, Committed, Made, WriteError, commit};
 use crate::error::{Category, Error};
 use crate::expectations::Expectation;
 use crate::plan::{Next, Plan};
 use crate::queue::End;
-use crate::reconciler::{Observation, Reconciler, Refusal, RefusalCause, Subject};
+use crate::reconciler::{Observation, Reconciler, Refusal, RefusalCause, Subject, Told, Undone};
 use crate::report::{self, Outcome};
 use crate::store::Key;
 
@@ -120,31 +120,31 @@ impl<R: Reconciler> Turn<'_, R> {
         author: Author,
         error: &CommitError,
     ) -> Made {
-        let status = refusal(error).and_then(|refusal| R::refused(observed, &refusal, author.at));
-        self.tell(error.subject.as_ref(), author, status).await
+        let plan = undone(error).and_then(|undone| R::refused(observed, &undone, author.at));
+        self.tell(error.subject.as_ref(), author, plan).await
     }
 
     /// The status that says that there is no decision about this object. What made `decide` panic may make `refused`
     /// panic too.
     async fn tell_panic(&self, observed: &R::Observed, author: Author, message: &str) -> Made {
         let subject = observed.subject();
-        let status = subject.as_ref().and_then(|subject| {
+        let plan = subject.as_ref().and_then(|subject| {
             let cause = RefusalCause::Panicked { message };
-            let refusal = Refusal { target: &subject.target, cause };
-            caught(|| R::refused(observed, &refusal, author.at)).ok().flatten()
+            let undone = Undone::of(Refusal { target: &subject.target, cause });
+            caught(|| R::refused(observed, &undone, author.at)).ok().flatten()
         });
-        self.tell(subject.as_ref(), author, status).await
+        self.tell(subject.as_ref(), author, plan).await
     }
 
-    /// Writes a status instead of the planned one. That it cannot be written either changes nothing about the failure.
+    /// Tells it instead of what was planned. That it cannot be told either changes nothing about the failure.
     async fn tell(
         &self,
         subject: Option<&Subject>,
         author: Author,
-        status: Option<R::Status>,
+        told: Option<Told<R::Status>>,
     ) -> Made {
-        let Some(status) = status else { return Made::default() };
-        let plan = Plan { status: Some(status), ..Plan::rest("refused") };
+        let Some(Told { status, notices }) = told else { return Made::default() };
+        let plan = Plan { status: Some(status), notices, ..Plan::rest("refused") };
         let told = commit(self.cluster, author, subject, &plan).await;
         told.map(Committed::into_made).unwrap_or_else(|error| {
             tracing::debug!(%error, "the refusal was not told");
@@ -163,16 +163,23 @@ fn caught<T>(pure: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(pure)).map_err(|panic| said(&*panic))
 }
 
-/// What a reconciler is asked about: only what no automatic step changes at once.
-fn refusal(error: &CommitError) -> Option<Refusal<'_>> {
-    let cause = match &error.cause {
+/// What a reconciler is asked about, if there is anything.
+fn undone(error: &CommitError) -> Option<Undone<'_>> {
+    let others = error.others.iter().map(|failed| (failed.target.as_ref(), &failed.cause));
+    let all = std::iter::once((error.target.as_ref(), &error.cause)).chain(others);
+    let mut refusals = all.filter_map(|(target, cause)| refusal(target?, cause));
+    let first = refusals.next()?;
+    Some(Undone { first, others: refusals.collect(), children: error.undone.iter().collect() })
+}
+
+/// Only what no automatic step changes at once.
+fn refusal<'a>(target: &'a Target, cause: &'a WriteError) -> Option<Refusal<'a>> {
+    let cause = match cause {
         WriteError::Foreign { found, .. } => RefusalCause::Foreign(found),
-        WriteError::Refused(cause @ (ApiError::Forbidden { .. } | ApiError::Invalid { .. })) => {
-            RefusalCause::Api(cause)
-        }
+        WriteError::Refused(cause) if cause.is_told() => RefusalCause::Api(cause),
         WriteError::Refused(_) | WriteError::Gone | WriteError::Unsound { .. } => return None,
     };
-    Some(Refusal { target: error.target.as_ref()?, cause })
+    Some(Refusal { target, cause })
 }
 
 impl Passed {

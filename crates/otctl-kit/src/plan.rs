@@ -130,6 +130,24 @@ pub enum Action {
     },
 }
 
+impl Action {
+    /// What it writes, if that is not the plan's own object.
+    #[must_use]
+    pub fn child(&self) -> Option<Target> {
+        match self {
+            Self::Remember(_) | Self::Swap(_) | Self::Finalize(_) => None,
+            Self::Mark { target, .. }
+            | Self::Strip { target, .. }
+            | Self::Delete { target, .. } => Some(target.clone()),
+            Self::Ensure(object)
+            | Self::Create(object)
+            | Self::Establish(object)
+            | Self::EstablishEither { wanted: object, .. }
+            | Self::Apply(object) => Some(Target::of(object)),
+        }
+    }
+}
+
 /// How the dependents of a deleted object go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Propagation {

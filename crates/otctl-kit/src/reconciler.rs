@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::cluster::{ApiError, Target};
 use crate::expectations::Expectation;
-use crate::plan::Plan;
+use crate::plan::{Notice, Plan};
 use crate::store::Key;
 
 /// One loop of a controller, over objects of one kind.
@@ -40,31 +40,70 @@ pub trait Reconciler: Send + Sync + 'static {
     /// The whole choice: pure, total, with the time as an argument.
     fn decide(observed: &Self::Observed, now: Timestamp) -> Plan<Self::Status>;
 
-    /// The status that tells a person why the plan was not carried out: a write was refused (a missing right, a quota, a
+    /// What tells a person why not all of the plan was carried out: a write was refused (a missing right, a quota, a
     /// policy of the cluster), or there is no plan because `decide` panicked. Asked only for failures that no automatic
-    /// step changes at once ([`ApiError::Forbidden`], [`ApiError::Invalid`], a foreign object of a child's name, a
-    /// panic); written instead of the planned status. Pure, like `decide`. A status that is the same each time is
-    /// written once.
+    /// step changes at once ([`ApiError::is_told`], a foreign object of a child's name, a panic); told instead of what was
+    /// planned. Pure, like `decide`. A status that is the same each time is written once.
     fn refused(
         observed: &Self::Observed,
-        refusal: &Refusal<'_>,
+        undone: &Undone<'_>,
         now: Timestamp,
-    ) -> Option<Self::Status> {
-        let _ = (observed, refusal, now);
+    ) -> Option<Told<Self::Status>> {
+        let _ = (observed, undone, now);
         None
     }
 }
 
-/// A plan that was not carried out.
+/// What is told where a plan was not carried out.
+#[derive(Clone, Debug)]
+pub struct Told<S> {
+    /// The whole status.
+    pub status: S,
+    /// Events, published only after the status was written.
+    pub notices: Vec<Notice>,
+}
+
+impl<S> From<S> for Told<S> {
+    fn from(status: S) -> Self {
+        Self { status, notices: Vec::new() }
+    }
+}
+
+/// What of a plan was not carried out. Lanes that nothing was refused in were.
+#[derive(Clone, Debug)]
+pub struct Undone<'a> {
+    /// What was refused first.
+    pub first: Refusal<'a>,
+    /// What else was, each in a lane of its own.
+    pub others: Vec<Refusal<'a>>,
+    /// Everything that was to be written besides the plan's own object, and was not: what was refused or failed otherwise,
+    /// and what was behind it.
+    pub children: Vec<&'a Target>,
+}
+
+impl<'a> Undone<'a> {
+    /// Nothing but what was refused.
+    #[must_use]
+    pub fn of(first: Refusal<'a>) -> Self {
+        Self { first, others: Vec::new(), children: Vec::new() }
+    }
+
+    /// Everything that was refused, in the order of the plan.
+    pub fn refusals(&self) -> impl Iterator<Item = &Refusal<'a>> {
+        std::iter::once(&self.first).chain(&self.others)
+    }
+}
+
+/// A write that was refused.
 #[derive(Clone, Copy, Debug)]
 pub struct Refusal<'a> {
     /// What was to be written; after a panic, the object that was to be decided about.
     pub target: &'a Target,
-    /// Why it was not.
+    /// Why.
     pub cause: RefusalCause<'a>,
 }
 
-/// Why a plan was not carried out.
+/// Why a write was refused.
 #[derive(Clone, Copy, Debug)]
 pub enum RefusalCause<'a> {
     /// The API server said no.

@@ -40,8 +40,16 @@ impl Ground {
         matches!(self, Self::Firm | Self::Terminating)
     }
 
-    /// Why nothing new can be made.
+    /// Why nothing new can be made, as far as that is not for a moment.
     pub fn lack(self, namespace: &str) -> Option<Lack> {
+        match self {
+            Self::OutOfReach => None,
+            Self::Firm | Self::Terminating | Self::Absent | Self::Lost => self.obstacle(namespace),
+        }
+    }
+
+    /// Why a slot is not to be taken.
+    pub fn obstacle(self, namespace: &str) -> Option<Lack> {
         let (reason, message) = match self {
             Self::Firm => return None,
             Self::Terminating => (
@@ -80,10 +88,20 @@ pub struct Grounds {
 struct Found {
     /// Namespaces that took nothing new.
     bad: BTreeMap<String, Ground>,
-    /// Since when those could not be asked for, without a break that anybody has noticed. A controller that starts anew
-    /// begins to count anew: it may only wait longer.
-    denied: BTreeMap<String, Timestamp>,
+    /// When those could not be asked for, without a break that anybody has noticed. A controller that starts anew begins to
+    /// count anew: it may only wait longer.
+    denied: BTreeMap<String, Denied>,
 }
+
+/// The first and the last time of several.
+#[derive(Clone, Copy)]
+struct Denied {
+    since: Timestamp,
+    last: Timestamp,
+}
+
+/// What was not asked for longer than that is not known to have lasted: nobody asks while another controller leads.
+const GAP: SignedDuration = SignedDuration::from_secs(30);
 
 impl Grounds {
     /// What was found last; firm where nobody has asked.
@@ -124,7 +142,7 @@ impl Grounds {
     }
 
     fn denied(&self, namespace: &str, now: Timestamp) -> Ground {
-        let since = *self.found().denied.entry(namespace.to_owned()).or_insert(now);
+        let since = self.found().denied(namespace, now);
         if now.duration_since(since) >= LASTS { Ground::Lost } else { Ground::OutOfReach }
     }
 
@@ -142,6 +160,15 @@ impl Grounds {
 }
 
 impl Found {
+    /// Since when it was denied.
+    fn denied(&mut self, namespace: &str, now: Timestamp) -> Timestamp {
+        let before = self.denied.get(namespace);
+        let before = before.filter(|before| now.duration_since(before.last) <= GAP);
+        let since = before.map_or(now, |before| before.since);
+        self.denied.insert(namespace.to_owned(), Denied { since, last: now });
+        since
+    }
+
     /// What was found before.
     fn note(&mut self, namespace: &str, ground: Ground) -> Ground {
         let is_denied = matches!(ground, Ground::OutOfReach | Ground::Lost);
@@ -155,5 +182,43 @@ impl Found {
             }
         };
         before.unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was found at these seconds, when it could not be asked for.
+    #[track_caller]
+    fn check(seconds: &[i64], expected: Ground) {
+        let grounds = Grounds::default();
+        let at = |seconds: i64| Timestamp::UNIX_EPOCH + SignedDuration::from_secs(seconds);
+        let found = seconds.iter().map(|it| grounds.denied("labs", at(*it)));
+        assert_eq!(found.last(), Some(expected), "{seconds:?}");
+    }
+
+    #[test]
+    fn a_right_is_lost_once_it_was_away_for_a_minute() {
+        check(&[0], Ground::OutOfReach);
+        check(&[0, 20, 40, 59], Ground::OutOfReach);
+        check(&[0, 20, 40, 60], Ground::Lost);
+    }
+
+    /// Another controller may have led meanwhile, or a clock was put right.
+    #[test]
+    fn what_was_not_asked_for_in_between_is_not_known_to_have_lasted() {
+        check(&[0, 3600], Ground::OutOfReach);
+        check(&[0, 20, 3600, 3620], Ground::OutOfReach);
+        check(&[0, 3600, 3620, 3640, 3660], Ground::Lost);
+    }
+
+    #[test]
+    fn a_moment_is_no_lack_and_keeps_from_a_slot_all_the_same() {
+        assert_eq!(Ground::OutOfReach.lack("labs"), None);
+        assert!(Ground::OutOfReach.obstacle("labs").is_some());
+        for ground in [Ground::Terminating, Ground::Absent, Ground::Lost] {
+            assert_eq!(ground.lack("labs"), ground.obstacle("labs"), "{ground:?}");
+        }
     }
 }

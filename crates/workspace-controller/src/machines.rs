@@ -46,6 +46,15 @@ impl Resource for VirtualMachine {
     }
 }
 
+impl VirtualMachine {
+    /// Whether a claim of that name is one of its disks.
+    pub fn uses(&self, claim: &str) -> bool {
+        let volumes = self.spec.template.spec.volumes.iter().flatten();
+        let mut claims = volumes.filter_map(|volume| volume.persistent_volume_claim.as_ref());
+        claims.any(|source| source.claim_name == claim)
+    }
+}
+
 /// What a machine is and whether it runs.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]

@@ -111,8 +111,10 @@ impl Needs {
             said.into_iter().chain(of_record).chain(current(&self.images, entry)).chain(suffix);
         let revision =
             known.find(|revision| kin::claim_name(workspace, &entry.name, revision) == name)?;
-        let recorded = recorded.filter(|recorded| recorded.revision == revision);
-        let image = recorded.map(|recorded| recorded.image);
+        // A record of before it ran a machine tells of another disk. Images of one source share a revision.
+        let own =
+            parts::disk(workspace, entry).filter(|disk| disk.copied && disk.revision == revision);
+        let image = own.map(|disk| disk.image);
         let image = image.or_else(|| kin::image_of(&claim.metadata).map(str::to_owned));
         Some(Origin { image: image.unwrap_or_else(|| named.clone()), revision })
     }

@@ -179,7 +179,7 @@ impl Line for Workspaces {
         let asked: BTreeSet<String> = of_members.chain(grounds.all_bad()).collect();
         for namespace in asked {
             let ground = grounds.ask(reader, &namespace, self.clock.now()).await?;
-            let why = ground.lack(&namespace).map(|lack| lack.reason.as_str());
+            let why = ground.obstacle(&namespace).map(|lack| lack.reason.as_str());
             observed.facts.grounds.extend(why.map(|why| (namespace, why)));
         }
         Ok(())

@@ -44,10 +44,25 @@ pub struct Report {
     pub container: Option<ContainerReport>,
 }
 
+impl Report {
+    /// Of a part of which something was refused: it is not what its entry says, and will not be by itself.
+    fn refused(mut self, lack: &Lack) -> Self {
+        let told = Some(message(&lack.message));
+        if let Some(container) = &mut self.container {
+            container.message.clone_from(&told);
+        }
+        if let Some(machine) = &mut self.machine {
+            machine.message = told;
+        }
+        Self { is_ready: false, is_changing: false, lack: lack.clone(), ..self }
+    }
+}
+
 impl Observed {
     /// What is known of each part, in the order of the spec, virtual machines first. What Deployments and machines say of
-    /// themselves that are `touched` in this very pass, made or changed, does not count.
-    pub fn reports(&self, touched: &[Child]) -> Vec<Report> {
+    /// themselves that are `touched` in this very pass, made or changed, does not count; nor does it of a part of which
+    /// something was `refused`.
+    pub fn reports(&self, touched: &[Child], refused: &[(Child, Lack)]) -> Vec<Report> {
         let Some(workspace) = &self.workspace else { return Vec::new() };
         let said = |entry: &str, part: Part| {
             let mut touched = touched.iter().filter(|child| child.is_of(entry));
@@ -67,7 +82,15 @@ impl Observed {
             let part = aggregate::container(entry, deployment, &pods, is_starting);
             self.container_part(entry, &said(&entry.name, part), touched)
         });
-        machines.chain(containers).collect()
+        let lack_of = |entry: &str| {
+            refused.iter().find(|(child, _)| child.is_of(entry)).map(|(_, lack)| lack)
+        };
+        let reports = parts::names(workspace).zip(machines.chain(containers));
+        let reports = reports.map(|(entry, report)| match lack_of(entry) {
+            Some(lack) => report.refused(lack),
+            None => report,
+        });
+        reports.collect()
     }
 
     /// Whether the Service of an entry, which is there or was, is made in this very pass, or made anew.
@@ -193,11 +216,20 @@ impl Observed {
         }
     }
 
+    /// Whether what runs an entry is there.
+    pub fn has_workload(&self, entry: &str) -> bool {
+        self.deployment(entry).is_some() || self.machine(entry).is_some()
+    }
+
+    /// Whether the Service of an entry has the address that all pods are told.
+    pub fn has_address(&self, entry: &str) -> bool {
+        let spec = self.service(entry).and_then(|service| service.spec.as_ref());
+        spec.is_some_and(|spec| spec.cluster_ip.as_ref().is_some_and(|ip| !ip.is_empty()))
+    }
+
     /// Whether something was made for an entry. Its disk outlives much, and does not count.
     pub fn has_child(&self, entry: &str) -> bool {
-        self.service(entry).is_some()
-            || self.deployment(entry).is_some()
-            || self.machine(entry).is_some()
+        self.service(entry).is_some() || self.has_workload(entry)
     }
 
     /// Whether something of it has pods, or will have.

@@ -19,7 +19,7 @@ use otctl_kit::cluster::{ApiError, Cluster};
 use otctl_kit::expectations::Expectation;
 use otctl_kit::plan::Plan;
 use otctl_kit::reader::Reader;
-use otctl_kit::reconciler::Refusal;
+use otctl_kit::reconciler::{Told, Undone};
 use otctl_kit::store::Key;
 use otctl_types::names::WORKSPACE_CONTROLLER;
 use otctl_types::workspace::WorkspaceStatus;
@@ -77,9 +77,9 @@ impl otctl_kit::reconciler::Reconciler for Reconciler {
 
     fn refused(
         observed: &Self::Observed,
-        refusal: &Refusal<'_>,
+        undone: &Undone<'_>,
         now: Timestamp,
-    ) -> Option<Self::Status> {
-        decide::refused(observed, refusal, now)
+    ) -> Option<Told<Self::Status>> {
+        decide::refused(observed, undone, now)
     }
 }

@@ -17,7 +17,7 @@ use crate::clock::SystemClock;
 use crate::cluster::{Answer, Target};
 use crate::error::Category;
 use crate::plan::{Next, Plan};
-use crate::reconciler::{Observation, Refusal, RefusalCause, Subject};
+use crate::reconciler::{Observation, Refusal, RefusalCause, Subject, Told, Undone};
 use crate::report::Outcome;
 
 /// Tells each pass it begins, and passes as its object's name says.
@@ -64,13 +64,15 @@ impl Reconciler for Named {
         }
     }
 
-    fn refused(_: &Seen, refusal: &Refusal<'_>, _: Timestamp) -> Option<Value> {
-        match refusal.cause {
-            RefusalCause::Panicked { message } => Some(json!({"phase": "defect", "why": message})),
+    fn refused(_: &Seen, undone: &Undone<'_>, _: Timestamp) -> Option<Told<Value>> {
+        let Refusal { target, cause } = undone.first;
+        let status = match cause {
+            RefusalCause::Panicked { message } => json!({"phase": "defect", "why": message}),
             RefusalCause::Api(_) | RefusalCause::Foreign(_) => {
-                Some(json!({"phase": "refused", "target": refusal.target.to_string()}))
+                json!({"phase": "refused", "target": target.to_string()})
             }
-        }
+        };
+        Some(status.into())
     }
 }
 

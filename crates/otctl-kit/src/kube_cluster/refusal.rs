@@ -10,6 +10,8 @@ use crate::cluster::ApiError;
 
 /// The cause that the API server gives when a namespace goes.
 const NAMESPACE_TERMINATING: &str = "NamespaceTerminating";
+/// What the API server says of an admission webhook that it could not ask. It has no reason or cause for that.
+const WEBHOOK_FAILED: &str = "failed calling webhook";
 
 /// What an answer that is no success means.
 pub(crate) fn of(answer: &HttpAnswer) -> ApiError {
@@ -35,6 +37,9 @@ pub(crate) fn of(answer: &HttpAnswer) -> ApiError {
         // An expired continuation: the list begins again.
         StatusCode::GONE | StatusCode::REQUEST_TIMEOUT => ApiError::Unknown { detail },
         code if code.is_client_error() => ApiError::Invalid { detail },
+        StatusCode::INTERNAL_SERVER_ERROR if detail.contains(WEBHOOK_FAILED) => {
+            ApiError::WebhookFailed { detail }
+        }
         _ => ApiError::Unknown { detail },
     }
 }
@@ -145,6 +150,21 @@ mod tests {
         for code in [400, 405, 413, 415, 422] {
             assert!(matches!(told(code, None, b"no"), ApiError::Invalid { .. }), "{code}");
         }
+    }
+
+    #[test]
+    fn a_webhook_that_could_not_be_asked_has_refused() {
+        let message = "Internal error occurred: failed calling webhook \"vm.example.com\": failed to call webhook: \
+                       Post \"https://vm.default.svc:443/?timeout=10s\": connection refused";
+        let answer = json!({"reason": "InternalError", "message": message});
+        let error = refused(500, &answer);
+        assert!(
+            matches!(&error, ApiError::WebhookFailed { detail } if detail == message),
+            "{error}"
+        );
+        assert!(!error.is_unknown());
+        let other = json!({"reason": "InternalError", "message": "etcdserver: request timed out"});
+        assert!(refused(500, &other).is_unknown());
     }
 
     #[test]

@@ -228,6 +228,7 @@ impl View {
             | ApiError::Throttled { retry_after_seconds: None }
             | ApiError::Forbidden { .. }
             | ApiError::Invalid { .. }
+            | ApiError::WebhookFailed { .. }
             | ApiError::Unknown { .. }
             | ApiError::Unreadable { .. } => now + pause,
         };

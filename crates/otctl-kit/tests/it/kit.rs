@@ -15,7 +15,7 @@ use otctl_kit::kube_cluster::{Deadlines, KubeCluster};
 use otctl_kit::metrics::Metrics;
 use otctl_kit::plan::Plan;
 use otctl_kit::reader::Reader;
-use otctl_kit::reconciler::{Observation, Reconciler, Refusal, RefusalCause, Subject};
+use otctl_kit::reconciler::{Observation, Reconciler, RefusalCause, Subject, Told, Undone};
 use otctl_kit::shutdown::Shutdown;
 use otctl_kit::store::{Key, Store};
 use otctl_kit::watch::{WatchOptions, spawn_watch};
@@ -132,10 +132,10 @@ impl Reconciler for Named {
         Plan::rest("calm")
     }
 
-    fn refused(_: &Seen, refusal: &Refusal<'_>, _now: Timestamp) -> Option<Value> {
-        match refusal.cause {
+    fn refused(_: &Seen, undone: &Undone<'_>, _now: Timestamp) -> Option<Told<Value>> {
+        match undone.first.cause {
             RefusalCause::Panicked { message } => {
-                Some(json!({"reason": "InternalError", "why": message}))
+                Some(json!({"reason": "InternalError", "why": message}).into())
             }
             RefusalCause::Api(_) | RefusalCause::Foreign(_) => None,
         }

@@ -8,7 +8,7 @@ use kube::core::DynamicObject;
 use otctl_kit::cluster::{ApiError, Target};
 use otctl_kit::expectations::Expectation;
 use otctl_kit::plan::{Action, Next, Plan, Write};
-use otctl_kit::reconciler::{Observation, Reconciler, Refusal, Subject};
+use otctl_kit::reconciler::{Observation, Reconciler, Subject, Told, Undone};
 use otctl_kit::store::Key;
 use otctl_types::names::MADE_BY_ANNOTATION;
 use serde::Serialize;
@@ -69,10 +69,10 @@ impl<R: Reconciler> Reconciler for Linted<R> {
 
     fn refused(
         observed: &Self::Observed,
-        refusal: &Refusal<'_>,
+        undone: &Undone<'_>,
         now: Timestamp,
-    ) -> Option<Self::Status> {
-        R::refused(observed, refusal, now)
+    ) -> Option<Told<Self::Status>> {
+        R::refused(observed, undone, now)
     }
 }
 

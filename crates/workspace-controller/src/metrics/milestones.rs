@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use otctl_kit::metrics::Life;
 use otctl_types::Workspace;
 use otctl_types::condition::{self, Reason};
-use otctl_types::workspace::{OpenTurn, WorkspaceStatus};
+use otctl_types::workspace::{ContainerReport, ContainerState, OpenTurn, WorkspaceStatus};
 
 use self::hope::Hope;
 
@@ -192,7 +192,7 @@ impl Seen {
         }
         self.ended = number;
         // Of one whose next turn is open already, how this one ended is not told any more.
-        after.open_turn.is_none().then(|| Milestone::Ended(end_of_turn(after)))
+        after.open_turn.is_none().then(|| Milestone::Ended(end_of_turn(before, after)))
     }
 
     /// One that was ready already as far as seen is no news.
@@ -206,19 +206,48 @@ impl Seen {
     }
 }
 
-/// A ticket is kept until the start that it was given for is over.
-fn end_of_turn(after: &WorkspaceStatus) -> End {
+/// A ticket is kept until the start that it was given for is over. What had its start before may be broken all the while.
+fn end_of_turn(before: &WorkspaceStatus, after: &WorkspaceStatus) -> End {
     let ready = condition::find(&after.conditions, condition::READY);
     let by_people = [Reason::Deleting, Reason::Suspended].map(Reason::as_str);
     let is_stopped = ready.is_some_and(|ready| by_people.contains(&&*ready.reason));
+    let is_refused = condition::is_true(&after.conditions, condition::STALLED);
     let parts = after.ready_parts.as_deref().and_then(|parts| parts.split_once('/'));
-    match (after.ticket.is_some(), parts) {
+    let are_all_ready = parts.is_some_and(|(ready, all)| ready == all);
+    match after.ticket {
         _ if is_stopped => End::Stopped,
-        (true, _) => End::GivenBack,
-        _ if condition::is_true(&after.conditions, condition::STALLED) => End::Refused,
-        (false, Some((ready, all))) if ready == all => End::Ready,
-        (false, _) => End::TimedOut,
+        Some(_) => End::GivenBack,
+        None if is_refused => End::Refused,
+        None if are_all_ready || starts(before, after).all(|part| is_ready(part, after)) => {
+            End::Ready
+        }
+        None => End::TimedOut,
     }
+}
+
+/// The parts whose start is over since.
+fn starts<'a>(
+    before: &'a WorkspaceStatus,
+    after: &'a WorkspaceStatus,
+) -> impl Iterator<Item = &'a str> {
+    let had_no_machine = |part: &str| {
+        let mut disks = before.disks.iter();
+        disks.any(|disk| disk.entry == part && !disk.copied)
+            && after.disks.iter().any(|disk| disk.entry == part && disk.copied)
+    };
+    let parts = after.started_parts.iter().map(String::as_str);
+    parts.filter(move |part| {
+        !before.started_parts.iter().any(|it| it == part) || had_no_machine(part)
+    })
+}
+
+fn is_ready(part: &str, status: &WorkspaceStatus) -> bool {
+    let Some(resources) = &status.resource_status else { return false };
+    let mut machines = resources.virtual_machines.iter();
+    let mut containers = resources.containers.iter();
+    let is_running = |it: &ContainerReport| it.status == ContainerState::Running;
+    machines.any(|it| it.name == part && it.message.is_none())
+        || containers.any(|it| it.name == part && is_running(it))
 }
 
 /// The status, empty where nothing was told.

@@ -33,7 +33,8 @@ impl Observed {
         let is_made = touched.any(|child| child.kind == ChildKind::Claim);
         let seen = self.made_from(entry).or_else(|| self.current(entry).filter(|_| is_made));
         let is_gained = recorded.as_ref().is_some_and(|disk| !disk.copied);
-        let is_over = matches!(standing.verdict, Verdict::Settling(_));
+        let is_over = matches!(standing.verdict, Verdict::Settling(_))
+            || standing.given_up.contains(&entry.name);
         let copied = !is_gained || is_over;
         let seen = seen.map(|origin| disk(entry, origin, copied));
         seen.or_else(|| recorded.filter(|disk| disk.copied == copied))

@@ -5,6 +5,8 @@ mod creating;
 mod deleting;
 mod news;
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
@@ -15,7 +17,7 @@ use otctl_types::workspace::{
 
 use super::observe::Observed;
 use super::verdict::{self, Verdict, Wait};
-use crate::family::Child;
+use crate::family::{Child, ChildKind};
 use crate::images::{Disk, Lack};
 use crate::isolation;
 use crate::needs::no_kubevirt;
@@ -33,8 +35,12 @@ pub struct Standing {
     pub makes_anything: bool,
     /// The children that are made in this pass, and the Deployments and machines that are changed.
     pub touched: Vec<Child>,
-    /// A write that was refused.
+    /// A write that was refused: the one that stands for all of them.
     pub trouble: Option<Trouble>,
+    /// The children that were refused, each with what was said of it.
+    pub refused: Vec<(Child, Lack)>,
+    /// Entries whose start is over, since what they ask for is refused until somebody changes something.
+    pub given_up: BTreeSet<String>,
 }
 
 /// A write that was refused.
@@ -53,7 +59,7 @@ pub fn render(
     observed: &Observed,
     now: Timestamp,
 ) -> WorkspaceStatus {
-    let reports = observed.reports(&standing.touched);
+    let reports = observed.reports(&standing.touched, &standing.refused);
     let stall = stall(standing, observed);
     let disks = &memory.disks;
     let sight = Sight { standing, observed, reports: &reports, disks, stall, now };
@@ -158,6 +164,10 @@ impl Sight<'_> {
             let message =
                 "network.isolate is false: whatever the cluster lets through reaches the parts";
             return Finding::new(true, Reason::NotIsolated, message);
+        }
+        let mut refused = self.standing.refused.iter();
+        if let Some((_, lack)) = refused.find(|(child, _)| child.kind == ChildKind::NetworkPolicy) {
+            return because(false, lack.clone());
         }
         let Some(own) = self.observed.own_policy() else {
             let why = self.admitted();
@@ -283,10 +293,15 @@ impl Sight<'_> {
         }
     }
 
-    /// The first of the ordered conditions that is not as it should be.
+    /// The first of the ordered conditions that is not as it should be. What keeps one from stopping comes before that.
     fn message(&self, findings: &Findings) -> String {
         if let Some(deleting) = self.deleting() {
             return deleting.message;
+        }
+        // That it is to stop is known to whoever asked for it; that something does not is not.
+        let trouble = self.standing.trouble.as_ref();
+        if let Some(trouble) = trouble.filter(|_| self.standing.verdict == Verdict::Suspended) {
+            return trouble.lack.message.clone();
         }
         let first = findings.iter().find(|(kind, finding)| {
             !is_as_it_should_be(kind, finding) && !finding.message.is_empty()

@@ -113,7 +113,7 @@ pub fn judge(observed: &Observed, now: Timestamp) -> Verdict {
     if parts::unstarted(workspace).next().is_none() {
         return if is_open { Verdict::Settling(Start::Ready) } else { Verdict::Tending };
     }
-    match (is_open, observed.held(), obstacle(workspace, observed)) {
+    match (is_open, observed.held(), obstacle(workspace, observed, is_open)) {
         (true, _, Some(lack)) => Verdict::Yielding(lack),
         (true, _, None) => building(workspace, observed, now),
         (false, Some(number), None) => Verdict::Opening(number),
@@ -142,7 +142,7 @@ fn building(workspace: &Workspace, observed: &Observed, now: Timestamp) -> Verdi
 
 /// Whether every part that this turn is for is ready. What had its start before and is broken now is healed without a slot.
 fn are_starts_over(workspace: &Workspace, observed: &Observed) -> bool {
-    let (started, reports) = (parts::started(workspace), observed.reports(&[]));
+    let (started, reports) = (parts::started(workspace), observed.reports(&[], &[]));
     let mut parts = parts::names(workspace).zip(reports);
     parts.all(|(name, report)| report.is_ready || started.contains(name))
 }
@@ -162,9 +162,11 @@ fn problem(observed: &Observed) -> Option<Lack> {
     of_namespace.or_else(|| observed.needs.conflict(&observed.namespace))
 }
 
-/// Why a slot could not be used, or not be used any further.
-fn obstacle(workspace: &Workspace, observed: &Observed) -> Option<Lack> {
-    ground(observed).or_else(|| observed.needs.obstacle(workspace, &observed.namespace))
+/// Why a slot could not be used, or not be used any further. A right that may be away for a moment takes none away.
+fn obstacle(workspace: &Workspace, observed: &Observed, is_open: bool) -> Option<Lack> {
+    let (ground, namespace) = (observed.ground, observed.namespace.as_str());
+    let of_ground = if is_open { ground.lack(namespace) } else { ground.obstacle(namespace) };
+    of_ground.or_else(|| observed.needs.obstacle(workspace, namespace))
 }
 
 /// Why nothing new can be made.

@@ -4,7 +4,7 @@
 //!   network policy ─▶ images ─▶ (all there) ─▶ Services ─▶ (all have addresses) ─▶ finalizer ─▶ Deployments, machines
 //! ```
 //! Each entry has a lane of its own, so that what is refused of one holds no other up, but for the address that the others
-//! wait for. What is suspended stops first of all.
+//! wait for; and so have each image and what goes, a disk behind its machine. What is suspended stops first of all.
 //!
 //! A part that had its start is kept as it should be in every pass. One that had none is touched by nobody without a turn;
 //! so one that a suspension stopped stays stopped until its turn has come.
@@ -99,7 +99,9 @@ impl<'a> Works<'a> {
     }
 
     fn writes(&self) -> Writes {
-        let network = self.network();
+        // A namespace that goes, or is gone, takes nothing new.
+        let takes = |write: &Write| self.observed.ground == Ground::Firm || !is_new(write);
+        let network = self.network().filter(takes);
         let startable = self.startable();
         let mut workloads = BTreeMap::new();
         if self.may_run(network.as_ref()) {
@@ -109,20 +111,16 @@ impl<'a> Works<'a> {
         let first = network.into_iter();
         let finalizer = self.finalizer(workloads.values().flatten().any(is_new));
         // What goes comes before what is made: it may hold what is asked for next.
-        let each = self.removals().into_iter().chain(self.images()).map(|write| vec![write]);
-        let mut writes = Writes {
-            first: first.chain(finalizer).collect(),
-            lanes: each.chain(self.lanes(&startable, workloads)).collect(),
-        };
+        let removals = self.removals().into_iter();
+        let images = self.images().into_iter().map(|write| vec![write]);
+        let lanes = removals.chain(images).chain(self.lanes(&startable, workloads));
+        let mut writes = Writes { first: first.chain(finalizer).collect(), lanes: lanes.collect() };
         if self.is_stopped {
             // Nothing that is to stop waits for what makes sure of those that run.
             writes.lanes.extend(std::mem::take(&mut writes.first).into_iter().map(|it| vec![it]));
         }
-        // A namespace that goes, or is gone, takes nothing new.
-        if self.observed.ground != Ground::Firm {
-            let lists = std::iter::once(&mut writes.first).chain(&mut writes.lanes);
-            lists.for_each(|list| list.retain(|write| !is_new(write)));
-        }
+        let lists = std::iter::once(&mut writes.first).chain(&mut writes.lanes);
+        lists.for_each(|list| list.retain(takes));
         writes.lanes.retain(|lane| !lane.is_empty());
         writes
     }
@@ -235,21 +233,12 @@ impl<'a> Works<'a> {
         let started = parts::started(self.workspace);
         let is_healing = !is_there && started.contains(entry);
         let mut awaited = startable.iter().filter(|it| !is_healing || started.contains(*it));
-        self.is_stopped || awaited.all(|entry| self.has_address(entry))
-    }
-
-    fn has_address(&self, entry: &str) -> bool {
-        let spec = self.observed.service(entry).and_then(|service| service.spec.as_ref());
-        spec.is_some_and(|spec| spec.cluster_ip.as_ref().is_some_and(|ip| !ip.is_empty()))
+        self.is_stopped || awaited.all(|entry| self.observed.has_address(entry))
     }
 
     /// The entries whose workloads are written: what is there stops, whatever of it is somebody else's.
     fn running(&self, startable: &BTreeSet<&'a str>) -> BTreeSet<&'a str> {
-        let stops = |entry: &&str| {
-            let has_workload =
-                self.observed.deployment(entry).is_some() || self.observed.machine(entry).is_some();
-            self.is_stopped && has_workload
-        };
+        let stops = |entry: &&str| self.is_stopped && self.observed.has_workload(entry);
         parts::names(self.workspace).filter(stops).chain(startable.iter().copied()).collect()
     }
 

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use otctl_kit::cluster::{Answer, ApiError, Cluster, Request};
 use otctl_kit::expectations::Expectation;
 use otctl_kit::plan::Plan;
-use otctl_kit::reconciler::Refusal;
+use otctl_kit::reconciler::{Told, Undone};
 use otctl_kit::store::Key;
 use otctl_types::workspace::WorkspaceStatus;
 use testbed::sim::{Connection, Order};
@@ -86,10 +86,10 @@ impl otctl_kit::reconciler::Reconciler for Noted {
 
     fn refused(
         observed: &Observed,
-        refusal: &Refusal<'_>,
+        undone: &Undone<'_>,
         now: Timestamp,
-    ) -> Option<WorkspaceStatus> {
-        Reconciler::refused(observed, refusal, now)
+    ) -> Option<Told<WorkspaceStatus>> {
+        Reconciler::refused(observed, undone, now)
     }
 }
 

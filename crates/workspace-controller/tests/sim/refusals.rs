@@ -1,27 +1,37 @@
 //! What is refused of one part: it is told, and holds no other part up, nor anything that is to stop.
 
 use otctl_kit::plan::Propagation;
+use otctl_types::WorkspaceSpec;
 use otctl_types::condition;
+use otctl_types::workspace::ContainerPort;
 use serde_json::{Value, json};
 use testbed::builders::key;
-use testbed::fault::at as call;
+use testbed::fault::{What, at as call};
 use testbed::sim::Order;
 use testbed::{Health, Sim};
 
 use crate::builders::{container, workspace};
-use crate::controller::{at, edit, is_ready, names, reason, status, world};
+use crate::controller::{
+    at, edit, expect_sound, is_ready, names, reason, slots, status, world, world_of,
+};
 use crate::edits::ready;
 use crate::faults::refusal;
 use crate::strangers::stranger;
 
 /// From now on, until the faults are taken away.
 fn refuse(sim: &Sim, what: &str) {
-    let words = "admission webhook says no";
-    sim.faults().add(call(&format!("write {what}")).always().then(refusal(
-        403,
-        "Forbidden",
-        words,
-    )));
+    answer(sim, what, refusal(403, "Forbidden", "admission webhook says no"));
+}
+
+fn answer(sim: &Sim, what: &str, refusal: What) {
+    sim.faults().add(call(&format!("write {what}")).always().then(refusal));
+}
+
+/// What an API server says whose webhook is away.
+fn webhook_is_away() -> What {
+    let words =
+        "Internal error occurred: failed calling webhook vm.example.com: connection refused";
+    refusal(500, "InternalError", words)
 }
 
 fn image_of(sim: &Sim, deployment: &str) -> Value {
@@ -31,8 +41,13 @@ fn image_of(sim: &Sim, deployment: &str) -> Value {
 
 /// Whatever is refused when it is put right.
 fn check_stop(kind: &str, name: &str, spoil: fn(&Sim, &str, &str)) {
+    check_stop_by(kind, name, spoil, refusal(403, "Forbidden", "admission webhook says no"));
+    check_stop_by(kind, name, spoil, webhook_is_away());
+}
+
+fn check_stop_by(kind: &str, name: &str, spoil: fn(&Sim, &str, &str), with: What) {
     let mut sim = ready();
-    refuse(&sim, &format!("{kind} labs/{name}"));
+    answer(&sim, &format!("{kind} labs/{name}"), with);
     spoil(&sim, kind, name);
     edit(&sim.world, "lab", |spec| spec.suspended = true);
     sim.run_until("nothing runs", |world| names(world, "Pod").is_empty());
@@ -84,6 +99,95 @@ fn one_deployment_that_is_refused_holds_no_other_up() {
         web["spec"]["template"]["spec"]["containers"][0]["image"] == "registry.example/web:1-next"
     });
     assert_eq!(image_of(&sim, "lab--api"), json!("registry.example/api:1"));
+}
+
+/// With KubeVirt's webhook away no machine can be written; containers can.
+#[test]
+fn a_webhook_that_is_away_holds_up_only_what_it_is_asked_about() {
+    let mut sim = ready();
+    answer(&sim, "VirtualMachine labs/lab--db", webhook_is_away());
+    edit(&sim.world, "lab", |spec| {
+        spec.virtual_machines[0].spec.instance.as_mut().unwrap().memory = Some("2Gi".to_owned());
+        spec.suspended = true;
+    });
+    sim.run_until("the containers have stopped", |world| {
+        names(world, "Pod").iter().all(|pod| pod.contains("--db"))
+    });
+    let told = status(&sim.world, "lab").message.unwrap();
+    assert!(told.contains("failed calling webhook"), "{told}");
+    sim.faults().clear();
+    sim.settle();
+    assert_eq!(names(&sim.world, "Pod"), [""; 0], "\n{}", sim.story);
+}
+
+/// What its owner wants to keep is not gone with its disk.
+#[test]
+fn a_disk_stays_while_its_machine_may_not_be_deleted() {
+    let mut sim = ready();
+    refuse(&sim, "VirtualMachine labs/lab--db");
+    edit(&sim.world, "lab", |spec| spec.virtual_machines.clear());
+    sim.run_until("it is told", |world| reason(world, "lab", condition::READY) == "Rejected");
+    let claim = sim.world.get("PersistentVolumeClaim", &at("lab--db-r1")).unwrap();
+    assert_eq!(claim["metadata"]["deletionTimestamp"], Value::Null, "\n{}", sim.story);
+    assert!(sim.world.get("VirtualMachine", &at("lab--db")).is_some());
+    sim.faults().clear();
+    sim.settle();
+    assert_eq!(names(&sim.world, "PersistentVolumeClaim"), [""; 0], "\n{}", sim.story);
+    assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
+}
+
+/// A slot pays for the starts that go on, whatever becomes of another one.
+#[test]
+fn a_part_that_is_called_invalid_ends_its_own_start_and_no_other() {
+    let mut sim = world_of(1, Order::Fixed);
+    sim.world.fare("slow", Health::NeverReady);
+    answer(&sim, "Deployment labs/lab--bad", refusal(422, "Invalid", "spec: no such thing"));
+    workspace("lab").container("bad").container("slow").create(&sim.world);
+    workspace("next").container("api").create(&sim.world);
+    sim.run_until("it is told", |world| reason(world, "lab", condition::READY) == "Rejected");
+    sim.quiesce();
+    let lab = status(&sim.world, "lab");
+    assert_eq!(lab.started_parts, ["bad"], "\n{}", sim.story);
+    assert_eq!(lab.open_turn.map(|open| open.number), Some(1), "\n{}", sim.story);
+    assert_eq!(slots(&sim.world), ["lab#1"]);
+    sim.world.fare("slow", Health::Fine);
+    sim.run_until("next is ready", |world| is_ready(world, "next"));
+    assert_eq!(status(&sim.world, "lab").open_turn, None);
+    sim.faults().clear();
+    sim.settle();
+    assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
+    expect_sound(&sim);
+}
+
+/// Neither the network nor the address of a part is what its spec says.
+#[test]
+fn a_change_that_is_refused_is_told_where_it_is_looked_for() {
+    let check = |kind: &str, name: &str, told: &str, change: fn(&mut WorkspaceSpec)| {
+        let mut sim = ready();
+        refuse(&sim, &format!("{kind} labs/{name}"));
+        edit(&sim.world, "lab", change);
+        sim.run_until("it is told", |world| reason(world, "lab", condition::READY) == "Rejected");
+        let status = status(&sim.world, "lab");
+        let condition = condition::find(&status.conditions, told).unwrap();
+        let lab = sim.world.get("Workspace", &key("lab")).unwrap();
+        assert_eq!(json!(condition.observed_generation), lab["metadata"]["generation"]);
+        let found = (condition.status.as_str(), condition.reason.as_str());
+        assert_eq!(found, ("False", "Rejected"), "{kind}\n{}", sim.story);
+        assert!(condition.message.contains("admission webhook says no"), "{}", condition.message);
+        sim.faults().clear();
+        sim.settle();
+        assert!(is_ready(&sim.world, "lab"), "{kind}\n{}", sim.story);
+    };
+    let port = |spec: &mut WorkspaceSpec| {
+        let port = ContainerPort { container_port: 9000, ..ContainerPort::default() };
+        spec.containers[0].ports = vec![port];
+    };
+    let door = |spec: &mut WorkspaceSpec| {
+        let from = json!([{"from": {"cidr": "10.0.0.0/8"}}]);
+        spec.network.ingress = serde_json::from_value(from).unwrap();
+    };
+    check("Service", "lab--api", condition::CONTAINERS_READY, port);
+    check("NetworkPolicy", "lab--network", condition::NETWORK_READY, door);
 }
 
 /// `kubectl wait --for=condition=ContainersReady` is not to pass on a spec that nothing runs.

@@ -21,8 +21,9 @@ async fn lanes_follow_the_writes_and_the_status_follows_the_lanes() {
 async fn a_refusal_ends_its_own_lane_and_then_the_plan() {
     let forbidden =
         ApiError::Forbidden { detail: String::new(), quota: false, namespace_terminating: false };
-    for refusal in [forbidden, conflict(), not_found(), ApiError::Invalid { detail: String::new() }]
-    {
+    let invalid = ApiError::Invalid { detail: String::new() };
+    let webhook = ApiError::WebhookFailed { detail: String::new() };
+    for refusal in [forbidden, conflict(), not_found(), invalid, webhook] {
         let cluster = Scripted::new([Ok(Answer::Done), Err(refusal.clone())]);
         let error = run(&cluster, &lanes()).await.unwrap_err();
         let (create, delete) = ("create ConfigMap", "delete ConfigMap lab/old");
@@ -33,11 +34,19 @@ async fn a_refusal_ends_its_own_lane_and_then_the_plan() {
 }
 
 #[tokio::test]
-async fn the_first_refusal_is_the_one_that_is_told() {
+async fn what_failed_in_other_lanes_and_what_was_behind_it_is_told_too() {
     let invalid = ApiError::Invalid { detail: String::new() };
     let answers = [Ok(Answer::Done), Err(conflict()), Err(invalid)];
     let error = run(&Scripted::new(answers), &lanes()).await.unwrap_err();
     assert_eq!((error.number, error.done.lines.len()), (2, 1));
+    let (child, old) = ("ConfigMap child", "ConfigMap lab/old");
+    let told = |targets: &[Target]| targets.iter().map(Target::to_string).collect::<Vec<_>>();
+    assert_eq!(told(&error.undone), [child, old, old]);
+    let others = error.others.iter().map(|failed| failed.cause.to_string());
+    assert_eq!(others.collect::<Vec<_>>(), ["refused as invalid: "]);
+    // Before the lanes, nothing else is even tried.
+    let error = run(&Scripted::new([Err(conflict())]), &lanes()).await.unwrap_err();
+    assert_eq!(told(&error.undone), [old, child, old, old]);
 }
 
 #[tokio::test]

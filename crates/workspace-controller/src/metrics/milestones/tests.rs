@@ -195,6 +195,20 @@ fn a_start_that_takes_too_long_is_ready_in_the_end() {
     check(&[queued().opened(1, 3), late, healed], &expected);
 }
 
+/// What had its start before is healed without a slot, and says nothing of this one.
+#[test]
+fn a_turn_ends_well_beside_a_part_that_is_broken() {
+    let part = |name: &str, status: &str| json!({"name": name, "status": status});
+    let parts = |web: &str| json!({"virtualMachines": [], "containers": [part("api", "Failed"), part("web", web)]});
+    let ended = |web: &str, expected: &str| {
+        let open = done().broke(6).opened(2, 7).set("resourceStatus", parts("Progressing"));
+        let over = open.clone().settled("1/2").set("startedParts", json!(["api", "web"]));
+        check(&[open, over.set("resourceStatus", parts(web))], &[expected]);
+    };
+    ended("Running", "ended ready");
+    ended("Progressing", "ended timed_out");
+}
+
 #[test]
 fn a_turn_ends_when_the_api_server_calls_something_invalid() {
     let failed = queued().opened(1, 3).settled("0/1").with("Stalled", "True", "Rejected", 4);

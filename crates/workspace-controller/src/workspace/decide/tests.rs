@@ -64,6 +64,46 @@ fn entries_that_are_not_in_the_spec_any_more_are_forgotten() {
     assert_eq!(memory(workspace().started(&["api", "gone"])), "1 - [api] -");
 }
 
+/// Somebody may ask for it again before the end of the pass is told: what is made anew takes a slot.
+#[test]
+fn what_is_deleted_has_had_no_start_from_before_its_deletion_on() {
+    let first = |facts: Facts| match &plan(facts).writes[0].action {
+        Action::Remember(status) => {
+            let kept = &status["disks"][0]["copied"];
+            format!("{} {}", status["startedParts"], kept)
+        }
+        other => format!("{other:?}"),
+    };
+    let runs = || {
+        let facts = with_machine().container("api").isolated().finalized();
+        let facts = facts.machine_is("db", "Running").runs("api", 1).addressed();
+        facts.started(&["db", "api"]).copied("db", "debian")
+    };
+    assert!(plan(runs()).writes.is_empty(), "{:?}", plan(runs()).writes);
+    let gone = runs().spec(|spec| spec.virtual_machines.clear());
+    assert_eq!(first(gone), "[\"api\"] null");
+    let unrun = runs().entry_of("db", |entry| entry.spec.instance = None);
+    assert_eq!(first(unrun), "[\"db\",\"api\"] false");
+    // What is to stop does not wait for that.
+    assert!(plan(runs().suspended()).writes.is_empty());
+}
+
+/// Its policy is lost, and may not be made again for now: nothing may make pods meanwhile.
+#[test]
+fn nothing_is_applied_that_may_make_pods_while_their_policy_cannot_be_made() {
+    let edited = || {
+        let facts = workspace().runs("api", 1).addressed().started(&["api"]).finalized();
+        facts.spec(|spec| spec.containers[0].replicas = 3)
+    };
+    let applies = |facts: Facts| {
+        let plan = plan(facts);
+        plan.before_status().filter(|it| matches!(it.action, Action::Apply(_))).count()
+    };
+    assert_eq!(applies(edited().isolated()), 1);
+    assert_eq!(applies(edited()), 1, "the policy is made first");
+    assert_eq!(applies(edited().ground(Ground::OutOfReach)), 0);
+}
+
 #[test]
 fn what_was_accepted_is_remembered_and_what_was_refused_is_not() {
     let namespace = |facts: Facts| plan(facts).status.unwrap().namespace;

@@ -117,3 +117,12 @@ fn what_an_older_release_has_told_is_its_memory() {
     check(old(image().service("db")), "db debian r1 used");
     check(old(image().service("db")).used("db", "fedora"), "db debian r2 used");
 }
+
+/// Images of one source share a revision, and the record is of before there was a claim.
+#[test]
+fn a_disk_is_of_the_image_that_its_claim_names_and_not_of_one_that_was_used_before() {
+    let gained = names_fedora(with_machine()).isolated().machine_is("db", "Starting");
+    let gained = || gained.clone().used("db", "debian").started(&["db"]);
+    check(gained().open(2), "db fedora r1 used");
+    check(gained().slot(2), "db fedora r1 used");
+}

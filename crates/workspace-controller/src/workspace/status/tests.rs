@@ -4,7 +4,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use otctl_kit::cluster::{ApiError, Target};
-use otctl_kit::reconciler::{Refusal, RefusalCause};
+use otctl_kit::reconciler::{Refusal, RefusalCause, Undone};
 use otctl_types::condition::{self, find};
 use otctl_types::diskimage::Phase;
 use otctl_types::workspace::WorkspaceStatus;
@@ -314,7 +314,7 @@ fn a_refused_write_is_told_where_people_look() {
     let told = |error: &ApiError, facts: Facts| {
         let target = Target::new::<Service>(Some(LABS), "lab--api");
         let refusal = Refusal { target: &target, cause: RefusalCause::Api(error) };
-        refused(&facts.observed(), &refusal, now()).unwrap()
+        refused(&facts.observed(), &Undone::of(refusal), now()).unwrap().status
     };
     let quota = ApiError::Forbidden {
         detail: "exceeded quota: labs".to_owned(),
@@ -336,10 +336,12 @@ fn a_refused_write_is_told_where_people_look() {
     let target = Target::new::<Service>(Some(LABS), "lab--api");
     let found = ObjectMeta::default();
     let foreign = Refusal { target: &target, cause: RefusalCause::Foreign(&found) };
-    let status = refused(&workspace().open(1).observed(), &foreign, now()).unwrap();
+    let status = refused(&workspace().open(1).observed(), &Undone::of(foreign), now());
+    let status = status.unwrap().status;
     assert!(condition(&status, condition::ACCEPTED).starts_with("False NameConflict: Service"));
     let panicked = Refusal { target: &target, cause: RefusalCause::Panicked { message: "x" } };
-    let status = refused(&workspace().open(1).observed(), &panicked, now()).unwrap();
+    let status = refused(&workspace().open(1).observed(), &Undone::of(panicked), now());
+    let status = status.unwrap().status;
     assert!(condition(&status, condition::READY).starts_with("False InternalError"));
 }
 
@@ -365,8 +367,8 @@ fn what_an_earlier_workspace_of_its_name_left_is_told_and_is_no_failure() {
     });
     let found = serde_json::from_value(json!({"ownerReferences": [owner]})).unwrap();
     let refusal = Refusal { target: &target, cause: RefusalCause::Foreign(&found) };
-    let refused = refused(&workspace().open(1).observed(), &refusal, now()).unwrap();
-    check(&refused, "True Admitted");
+    let refused = refused(&workspace().open(1).observed(), &Undone::of(refusal), now());
+    check(&refused.unwrap().status, "True Admitted");
     let tended = told(workspace().started(&["api"]).isolated().left::<Service>("lab--api"));
     assert_eq!(tended.message.as_deref(), Some(words), "also when it had its start");
     assert_eq!(tended.phase.map(|phase| phase.as_str()), Some("Provisioning"));

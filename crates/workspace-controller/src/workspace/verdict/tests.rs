@@ -116,6 +116,16 @@ fn a_turn_is_over_when_everything_is_ready_or_its_time_has_passed() {
     check(patient(workspace().open_since(1, 600).runs("api", 1)), "Ready");
 }
 
+/// It may be back in a moment: a slot is not given back for that, and none is taken.
+#[test]
+fn a_right_that_is_away_for_a_moment_takes_no_turn_away() {
+    let away = |facts: Facts| facts.ground(Ground::OutOfReach);
+    check(away(workspace().open(1).runs("api", 0)), "Building");
+    check(away(workspace().started(&["api"]).runs("api", 1)), "Tending");
+    check(away(workspace().ticket("3")), "wait: NamespaceNotFound");
+    check(away(workspace().ticket("3").slot(1)), "wait: NamespaceNotFound");
+}
+
 #[test]
 fn a_turn_without_anything_to_start_is_over() {
     check(workspace().started(&["api"]).open(1), "Ready");
@@ -197,7 +207,6 @@ fn a_namespace_that_goes_keeps_it_from_its_turn() {
     for (ground, reason) in [
         (Ground::Terminating, "NamespaceTerminating"),
         (Ground::Absent, "NamespaceNotFound"),
-        (Ground::OutOfReach, "NamespaceNotFound"),
         (Ground::Lost, "NamespaceNotFound"),
     ] {
         check(workspace().ticket("3").ground(ground), &format!("wait: {reason}"));

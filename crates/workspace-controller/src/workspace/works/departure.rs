@@ -14,29 +14,41 @@ use crate::kin;
 use crate::workspace::observe::Observed;
 
 impl Works<'_> {
-    /// Children of entries that are not in the spec any more.
-    pub(super) fn removals(&self) -> Vec<Write> {
+    /// Children of entries that are not in the spec any more, each on its own. The disk of a machine goes after it: one that
+    /// may not be deleted keeps its disk.
+    pub(super) fn removals(&self) -> Vec<Vec<Write>> {
         let because = "its entry was removed";
-        let mut writes = of_workloads(self.observed, &self.observed.needs.family, because);
+        let keep = &self.observed.needs.family;
         let is_left = |claim: &&PersistentVolumeClaim| {
             stays(*claim) && kin::entry_of_claim(self.workspace, &claim.name_any()).is_none()
         };
         let claims = self.observed.needs.claims.iter().map(|claim| &**claim).filter(is_left);
-        writes.extend(claims.map(|claim| delete(claim, because)));
-        writes
+        let mut claims: Vec<_> = claims.collect();
+        let machines = left(&self.observed.machines, ChildKind::VirtualMachine, keep);
+        let mut lanes: Vec<Vec<Write>> = machines
+            .map(|machine| {
+                let disks = claims.extract_if(.., |claim| machine.uses(&claim.name_any()));
+                let disks = disks.map(|claim| delete(claim, because));
+                std::iter::once(delete(machine, because)).chain(disks).collect()
+            })
+            .collect();
+        let others = others(self.observed, keep, because);
+        lanes.extend(others.chain(claims.iter().map(|it| delete(*it, because))).map(|it| vec![it]));
+        lanes
     }
 }
 
-/// The deletions of machines, Deployments and Services that are not among those to keep.
-fn of_workloads(observed: &Observed, keep: &Family, because: &'static str) -> Vec<Write> {
-    let machines = left(&observed.machines, ChildKind::VirtualMachine, keep);
+/// The deletions of Deployments and Services that are not among those to keep.
+fn others<'a>(
+    observed: &'a Observed,
+    keep: &'a Family,
+    because: &'static str,
+) -> impl Iterator<Item = Write> + 'a {
     let deployments = left(&observed.deployments, ChildKind::Deployment, keep);
     let services = left(&observed.services, ChildKind::Service, keep);
-    machines
-        .map(|it| delete(it, because))
-        .chain(deployments.map(|it| delete_after_pods(it, because)))
-        .chain(services.map(|it| delete(it, because)))
-        .collect()
+    deployments
+        .map(move |it| delete_after_pods(it, because))
+        .chain(services.map(move |it| delete(it, because)))
 }
 
 fn left<'a, K: Resource>(
@@ -66,7 +78,10 @@ pub(super) fn departure(workspace: &Workspace, observed: &Observed) -> Vec<Write
         return vec![finalize(workspace, false, "nothing of it can be seen to any more")];
     }
     let because = "its workspace is being deleted";
-    let mut writes = of_workloads(observed, &Family::default(), because);
+    let keep = Family::default();
+    let machines = left(&observed.machines, ChildKind::VirtualMachine, &keep);
+    let machines = machines.map(|it| delete(it, because));
+    let mut writes: Vec<Write> = machines.chain(others(observed, &keep, because)).collect();
     if observed.are_pods_gone {
         let policy = observed.own_policy().filter(|it| stays(*it));
         writes.extend(policy.map(|it| delete(it, "the last pod is gone")));
