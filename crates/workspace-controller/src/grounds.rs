@@ -194,8 +194,8 @@ mod tests {
     fn check(seconds: &[i64], expected: Ground) {
         let grounds = Grounds::default();
         let at = |seconds: i64| Timestamp::UNIX_EPOCH + SignedDuration::from_secs(seconds);
-        let found = seconds.iter().map(|it| grounds.denied("labs", at(*it)));
-        assert_eq!(found.last(), Some(expected), "{seconds:?}");
+        let found: Vec<_> = seconds.iter().map(|it| grounds.denied("labs", at(*it))).collect();
+        assert_eq!(found.last(), Some(&expected), "{seconds:?}");
     }
 
     #[test]

@@ -31,7 +31,7 @@ Each chart brings alerts and a dashboard: with `metrics.enabled`, `metrics.prome
 an alert: [runbook.md](../runbook.md#alerts).
 ";
 
-const TURN_ENDS: &str = "every part was ready; `provisioningTimeout` of the policy was over before; the API server calls \
+const TURN_ENDS: &str = "every part that it was for was ready; `provisioningTimeout` of the policy was over before; the API server calls \
      something of it invalid; nothing could be done, such as while disk images are synced; it was suspended or deleted";
 
 pub(super) fn page() -> anyhow::Result<String> {

@@ -83,7 +83,8 @@ pub enum Reason {
 
     /// The pod of a probe or import was not started by its node.
     PodNotStarted,
-    /// A write was refused by the API server as invalid.
+    /// A write was refused by the API server: as invalid, for want of a right, by a policy of the cluster, or because an
+    /// admission webhook could not be asked.
     Rejected,
     /// The controller met a defect of its own when it decided about this object.
     InternalError,

@@ -75,8 +75,9 @@ pub struct WorkspaceStatus {
     /// The turn that a slot was given for and that is not over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_turn: Option<OpenTurn>,
-    /// Names of the entries whose first start is over, because they were ready or because the policy's
-    /// `provisioningTimeout` has passed. They heal without a slot. A suspension empties it.
+    /// Names of the entries whose first start is over, because they were ready, because the policy's
+    /// `provisioningTimeout` has passed, or because the API server calls something of them invalid. They heal without a
+    /// slot. A suspension empties it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 128), inner(length(max = 40)))]
     #[x_kube(merge_strategy = ListMerge::Set)]

@@ -41,7 +41,7 @@ pub enum Milestone {
 /// How a turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Every part was ready.
+    /// Every part that it was for was ready.
     Ready,
     /// `provisioningTimeout` of the policy was over before.
     TimedOut,

@@ -1,11 +1,11 @@
 //! The state machine of a workspace.
 //!
 //! ```text
-//!              refused ─▶ Invalid                       ┌──────── a part is not ready ────────┐
-//!                                                       ▼                                     │
-//!   new ─▶ Unticketed ─▶ Waiting ──slot──▶ Opening ─▶ Building ──all ready, or late──▶ Settling ─▶ Tending
-//!                           ▲  ▲                        │                                          │
-//!                           │  └── images not there ────┘ Yielding               an added entry ─┘
+//!              refused ─▶ Invalid
+//!
+//!   new ─▶ Unticketed ─▶ Waiting ──slot──▶ Opening ─▶ Building ──ready, late, refused──▶ Settling ─▶ Tending
+//!                           ▲  ▲                        │                                            │
+//!                           │  └── images not there ────┘ Yielding      an entry or a machine is added ─┘
 //!                           └──────── resumed ── Suspended ◀── suspended (from anywhere but Invalid)
 //!
 //!   deleted, from anywhere ─▶ Leaving: workloads ─▶ pods gone ─▶ policy ─▶ finalizer

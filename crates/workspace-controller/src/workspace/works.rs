@@ -1,7 +1,7 @@
 //! What is made, changed and taken away, in which order. Pure: wanted children beside those that are there.
 //!
 //! ```text
-//!   network policy ─▶ images ─▶ (all there) ─▶ Services ─▶ (all have addresses) ─▶ finalizer ─▶ Deployments, machines
+//!   network policy ─▶ finalizer ─▶ images ─▶ (all there) ─▶ Services ─▶ (all have addresses) ─▶ Deployments, machines
 //! ```
 //! Each entry has a lane of its own, so that what is refused of one holds no other up, but for the address that the others
 //! wait for; and so have each image and what goes, a disk behind its machine. What is suspended stops first of all.

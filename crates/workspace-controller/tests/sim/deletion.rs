@@ -227,6 +227,32 @@ fn a_right_that_stays_away_holds_no_deletion_up() {
     assert_eq!(sim.now().duration_since(started), LASTS, "\n{}", sim.story);
 }
 
+/// Nobody hears of it, neither of the one that asked nor of its neighbours.
+#[test]
+fn a_right_that_is_away_for_a_moment_is_no_news() {
+    let mut sim = ready();
+    sim.world.fare("slow", Health::NeverReady);
+    workspace("starting").container("slow").create(&sim.world);
+    sim.quiesce();
+    let from = sim.world.revision();
+    sim.faults().add(call("get Namespace").times(3).then(refusal(403, "Forbidden", "not now")));
+    sim.world.delete("Service", &at("lab--api"), Propagation::Background);
+    sim.quiesce();
+    sim.world.fare("slow", Health::Fine);
+    sim.settle();
+    assert_eq!(sim.faults().unmet(), [""; 0]);
+    for name in ["lab", "starting"] {
+        assert!(is_ready(&sim.world, name), "{name}\n{}", sim.story);
+        assert_eq!(status(&sim.world, name).last_turn, Some(1), "{name}\n{}", sim.story);
+    }
+    let told: Vec<String> = sim.world.history(|history| {
+        let later = history.iter().filter(|it| it.revision > from && it.id.kind == "Workspace");
+        let told = later.map(|it| it.object["status"]["message"].to_string());
+        told.filter(|told| told.contains("there is no namespace")).collect()
+    });
+    assert_eq!(told, [""; 0], "\n{}", sim.story);
+}
+
 /// The namespace is deleted while workspaces are in it in every phase.
 #[test]
 fn a_namespace_that_goes_takes_everything_and_they_go_on_when_it_is_back() {

@@ -31,7 +31,9 @@ fn machines_that_started_entries_gain_take_their_turns() {
         assert!(is_ready(&sim.world, name), "{name}\n{}", sim.story);
         assert_eq!(status(&sim.world, name).last_turn, Some(2), "{name}");
     }
-    let steps = ["a#2", "a--db", "b#2", "b--db", "c#2", "c--db"];
+    let steps =
+        all.map(|name| [format!("{name}#2"), format!("{name}--db"), format!("{name}--db runs")]);
+    let steps = steps.concat();
     assert_eq!(turns_and_machines(&sim, from), steps, "\n{}", sim.story);
     let events = sim.world.list("Event").into_iter();
     let warnings: Vec<_> = events.filter(|it| it["type"] == json!("Warning")).collect();
@@ -39,7 +41,7 @@ fn machines_that_started_entries_gain_take_their_turns() {
     expect_sound(&sim);
 }
 
-/// Each turn and each machine, in the order in which they began.
+/// Each turn, each machine, and when it ran, in the order in which they began.
 fn turns_and_machines(sim: &Sim, from: u64) -> Vec<String> {
     let mut steps: Vec<String> = sim.world.history(|history| {
         let later = history.iter().filter(|version| version.revision > from);
@@ -48,6 +50,9 @@ fn turns_and_machines(sim: &Sim, from: u64) -> Vec<String> {
             let name = &version.id.key.name;
             match version.id.kind.as_str() {
                 "Workspace" => turn.map(|number| format!("{name}#{number}")),
+                "VirtualMachine" if version.object["status"]["printableStatus"] == "Running" => {
+                    Some(format!("{name} runs"))
+                }
                 "VirtualMachine" => Some(name.clone()),
                 _ => None,
             }

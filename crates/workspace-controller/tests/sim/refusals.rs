@@ -55,7 +55,9 @@ fn check_stop_by(kind: &str, name: &str, spoil: fn(&Sim, &str, &str), with: What
     assert_eq!(machine["spec"]["runStrategy"], json!("Halted"), "{kind}\n{}", sim.story);
     sim.faults().clear();
     sim.settle();
-    assert!(sim.world.get(kind, &at(name)).is_some(), "{kind}\n{}", sim.story);
+    let found = sim.world.get(kind, &at(name)).unwrap();
+    let labels = found["metadata"]["labels"].as_object();
+    assert!(labels.is_some_and(|labels| !labels.is_empty()), "{kind}\n{}", sim.story);
     let reason = reason(&sim.world, "lab", condition::READY);
     assert_eq!(reason, "Suspended", "{kind}\n{}", sim.story);
 }
