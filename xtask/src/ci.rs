@@ -37,20 +37,10 @@ fn parts() -> Vec<Part<'static>> {
         Part::new("build", || cargo(["build", "--locked", "--workspace", "--all-targets"]).run()),
         Part::new("programs", programs),
         Part::new("charts", charts::lint),
-        Part::new("tests", tests),
+        Part::new("tests", || cargo(["test", "--locked", "--workspace"]).run()),
         Part::new("fuzz", || fuzz::run(&[], fuzz::Effort::Same)),
         Part::new("demo", demo),
     ]
-}
-
-/// All tests, twice as many at once as there are cores: those that take long wait for an API server most of the time.
-fn tests() -> anyhow::Result<()> {
-    let cargo = cargo(["test", "--locked", "--workspace"]);
-    if std::env::var_os("RUST_TEST_THREADS").is_some() {
-        return cargo.run();
-    }
-    let cores = std::thread::available_parallelism()?.get();
-    cargo.env("RUST_TEST_THREADS", (2 * cores).to_string()).run()
 }
 
 /// Finds or builds what tests and demo run, so that it shows as a part of its own.
