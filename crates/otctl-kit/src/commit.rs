@@ -176,15 +176,10 @@ impl WriteError {
     fn is_refusal(&self) -> bool {
         match self {
             Self::Foreign { .. } => true,
-            Self::Refused(error) => matches!(
-                error,
-                ApiError::Conflict { .. }
-                    | ApiError::AlreadyExists
-                    | ApiError::NotFound { .. }
-                    | ApiError::Forbidden { .. }
-                    | ApiError::Invalid { .. }
-                    | ApiError::WebhookFailed { .. }
-            ),
+            Self::Refused(
+                ApiError::Conflict { .. } | ApiError::AlreadyExists | ApiError::NotFound { .. },
+            ) => true,
+            Self::Refused(error) => error.is_told(),
             Self::Gone | Self::Unsound { .. } => false,
         }
     }

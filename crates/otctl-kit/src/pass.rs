@@ -120,20 +120,20 @@ impl<R: Reconciler> Turn<'_, R> {
         author: Author,
         error: &CommitError,
     ) -> Made {
-        let plan = undone(error).and_then(|undone| R::refused(observed, &undone, author.at));
-        self.tell(error.subject.as_ref(), author, plan).await
+        let told = undone(error).and_then(|undone| R::refused(observed, &undone, author.at));
+        self.tell(error.subject.as_ref(), author, told).await
     }
 
     /// The status that says that there is no decision about this object. What made `decide` panic may make `refused`
     /// panic too.
     async fn tell_panic(&self, observed: &R::Observed, author: Author, message: &str) -> Made {
         let subject = observed.subject();
-        let plan = subject.as_ref().and_then(|subject| {
+        let told = subject.as_ref().and_then(|subject| {
             let cause = RefusalCause::Panicked { message };
             let undone = Undone::of(Refusal { target: &subject.target, cause });
             caught(|| R::refused(observed, &undone, author.at)).ok().flatten()
         });
-        self.tell(subject.as_ref(), author, plan).await
+        self.tell(subject.as_ref(), author, told).await
     }
 
     /// Tells it instead of what was planned. That it cannot be told either changes nothing about the failure.

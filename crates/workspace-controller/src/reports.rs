@@ -67,8 +67,7 @@ impl Observed {
         let said = |entry: &str, part: Part| {
             let mut touched = touched.iter().filter(|child| child.is_of(entry));
             let is_touched = touched.any(|child| child.kind.has_pods());
-            let was_there = self.deployment(entry).is_some() || self.machine(entry).is_some();
-            if is_touched { touched_just_now(was_there) } else { part }
+            if is_touched { touched_just_now(self.has_workload(entry)) } else { part }
         };
         let machines = workspace.spec.virtual_machines.iter();
         let machines = machines.map(|entry| {
