@@ -57,6 +57,13 @@ impl Part {
         Self::new(ContainerState::Pending, Reason::Creating, "it has not been made yet")
     }
 
+    /// Its pods are to be told the address of another entry, which has none.
+    pub(crate) fn held_up(other: &str) -> Self {
+        let message =
+            format!("its pods are told the address of '{other}', whose Service is waited for");
+        Self::new(ContainerState::Pending, Reason::Creating, message)
+    }
+
     fn stopped() -> Self {
         Self::new(ContainerState::Pending, Reason::Suspended, "it is stopped")
     }

@@ -17,9 +17,35 @@ pub fn names(workspace: &Workspace) -> impl Iterator<Item = &str> {
 /// Names of the entries whose first start is over; not of one that has gained a machine since. Whoever asks what is started
 /// asks here.
 pub fn started(workspace: &Workspace) -> BTreeSet<&str> {
-    let status = workspace.status.as_ref();
-    let names = status.iter().flat_map(|status| &status.started_parts).map(String::as_str);
+    let names = had_start(workspace).into_iter();
     names.filter(|name| !gains_machine(workspace, name)).collect()
+}
+
+/// Names of the entries that had a start as what they are, virtual machine or container.
+pub fn had_start(workspace: &Workspace) -> BTreeSet<&str> {
+    let recorded = workspace.status.iter().flat_map(|status| &status.started_parts);
+    let is_recorded = |name: &&str| recorded.clone().any(|it| it == name);
+    names(workspace).filter(is_recorded).filter(|name| is_of_that_kind(workspace, name)).collect()
+}
+
+/// Whether an entry is of the kind that it had its start as. In a status that does not tell, nobody knows: what was started
+/// is not started again.
+fn is_of_that_kind(workspace: &Workspace, name: &str) -> bool {
+    let status = workspace.status.as_ref();
+    let machines = status.and_then(|status| status.started_machines.as_ref());
+    machines
+        .is_none_or(|machines| machines.iter().any(|it| it == name) == is_machine(workspace, name))
+}
+
+/// Whether the entry of that name is a virtual machine.
+fn is_machine(workspace: &Workspace, name: &str) -> bool {
+    workspace.spec.virtual_machines.iter().any(|entry| entry.name == name)
+}
+
+/// Those of these names whose entries are virtual machines, as they are remembered; none where there are no names.
+pub fn machines_among(workspace: &Workspace, names: &[String]) -> Option<Vec<String>> {
+    let machines = names.iter().filter(|name| is_machine(workspace, name)).cloned();
+    (!names.is_empty()).then(|| machines.collect())
 }
 
 /// Whether an entry that only used its image is to run a machine now. Of one without a record nobody knows: what was started

@@ -34,6 +34,8 @@ pub struct Report {
     pub is_degraded: bool,
     /// It is being changed into something else.
     pub is_changing: bool,
+    /// Something of it was refused in this pass.
+    pub is_refused: bool,
     /// Whether a machine is to run from its image.
     pub runs_machine: bool,
     /// Why it is not ready; means nothing when it is.
@@ -54,7 +56,8 @@ impl Report {
         if let Some(machine) = &mut self.machine {
             machine.message = told;
         }
-        Self { is_ready: false, is_changing: false, lack: lack.clone(), ..self }
+        let lack = lack.clone();
+        Self { is_ready: false, is_changing: false, is_refused: true, lack, ..self }
     }
 }
 
@@ -67,7 +70,11 @@ impl Observed {
         let said = |entry: &str, part: Part| {
             let mut touched = touched.iter().filter(|child| child.is_of(entry));
             let is_touched = touched.any(|child| child.kind.has_pods());
-            if is_touched { touched_just_now(self.has_workload(entry)) } else { part }
+            match self.address_waited_for(entry) {
+                _ if is_touched => touched_just_now(self.has_workload(entry)),
+                Some(other) => Part::held_up(other),
+                None => part,
+            }
         };
         let machines = workspace.spec.virtual_machines.iter();
         let machines = machines.map(|entry| {
@@ -92,6 +99,20 @@ impl Observed {
         reports.collect()
     }
 
+    /// The entry whose Service what runs another one waits for, since its pods are told all addresses: where that one has
+    /// everything else.
+    fn address_waited_for(&self, entry: &str) -> Option<&str> {
+        let workspace = self.workspace.as_ref()?;
+        if self.has_workload(entry) || !self.has_address(entry) || workspace.spec.suspended {
+            return None;
+        }
+        let started = parts::started(workspace);
+        let mut others = parts::names(workspace);
+        let is_due = |other: &str| self.has_open_turn() || started.contains(other);
+        let is_awaited = started.contains(entry) || self.has_open_turn();
+        others.find(|other| is_awaited && is_due(other) && !self.has_address(other))
+    }
+
     /// Whether the Service of an entry, which is there or was, is made in this very pass, or made anew.
     fn is_reached_anew(entry: &str, touched: &[Child]) -> bool {
         let mut touched = touched.iter().filter(|child| child.is_of(entry));
@@ -107,6 +128,7 @@ impl Observed {
             is_ready: is_made && part.state == ContainerState::Running,
             is_degraded: is_broken(part),
             is_changing: part.is_changing || is_there && is_reached_anew,
+            is_refused: false,
             runs_machine: false,
             lack: lack("container", &entry.name, part),
             machine: None,
@@ -137,6 +159,7 @@ impl Observed {
             is_ready: is_made && lack.is_none(),
             is_degraded: part.is_some_and(is_broken),
             is_changing: part.is_some_and(|part| part.is_changing) || is_there && is_reached_anew,
+            is_refused: false,
             runs_machine: part.is_some(),
             container: None,
             machine: Some(self.machine_report(entry, lack.as_ref())),
@@ -299,6 +322,11 @@ fn is_broken(part: &Part) -> bool {
 }
 
 fn lack(what: &str, entry: &str, part: &Part) -> Lack {
-    let words = if part.message.is_empty() { "it is on its way" } else { &part.message };
-    Lack { reason: part.reason, message: format!("{what} '{entry}': {words}") }
+    let (reason, words) = match part.state {
+        // It runs, and is not reached yet.
+        ContainerState::Running => (Reason::Progressing, "its Service is being made"),
+        _ if part.message.is_empty() => (part.reason, "it is on its way"),
+        _ => (part.reason, part.message.as_str()),
+    };
+    Lack { reason, message: format!("{what} '{entry}': {words}") }
 }

@@ -139,6 +139,8 @@ pub enum Reason {
     ContainerFailed,
     /// It runs and is not ready yet; its probe says why.
     NotReady,
+    /// Its machine runs as it was before a change, and takes that up when it is restarted, which is left to people.
+    RestartRequired,
     // Workspaces: final.
     /// A disk image that is needed has failed.
     ImageFailed,
@@ -162,7 +164,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason but those of the importer, which are [`ImportReason::ALL`].
-    pub const OWN: [Self; 67] = [
+    pub const OWN: [Self; 68] = [
         Self::Accepted,
         Self::Queued,
         Self::SlotsBusy,
@@ -223,6 +225,7 @@ impl Reason {
         Self::PodRefused,
         Self::ContainerFailed,
         Self::NotReady,
+        Self::RestartRequired,
         Self::ImageFailed,
         Self::ImageDiffers,
         Self::NamespaceNotAllowed,
@@ -302,6 +305,7 @@ impl Reason {
             Self::PodRefused => "PodRefused",
             Self::ContainerFailed => "ContainerFailed",
             Self::NotReady => "NotReady",
+            Self::RestartRequired => "RestartRequired",
             Self::ImageFailed => "ImageFailed",
             Self::ImageDiffers => "ImageDiffers",
             Self::NamespaceNotAllowed => "NamespaceNotAllowed",

@@ -32,8 +32,8 @@ impl Phase {
     }
 }
 
-/// What is known of a workspace. `namespace`, `ticket`, `lastTurn`, `openTurn`, `startedParts` and `disks` are memory that
-/// decisions rest on; everything else is output.
+/// What is known of a workspace. `namespace`, `ticket`, `lastTurn`, `openTurn`, `startedParts`, `startedMachines` and `disks`
+/// are memory that decisions rest on; everything else is output.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkspaceStatus {
@@ -82,6 +82,13 @@ pub struct WorkspaceStatus {
     #[schemars(length(max = 128), inner(length(max = 40)))]
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub started_parts: Vec<String>,
+    /// Those of `startedParts` that had their start as virtual machines. An entry that is moved from `containers` to
+    /// `virtualMachines` under its name, or back, takes a slot to start as what it is now. Absent where nothing has had its
+    /// start, and in the status of a release that knew names alone: then `startedParts` counts for either kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64), inner(length(max = 40)))]
+    #[x_kube(merge_strategy = ListMerge::Set)]
+    pub started_machines: Option<Vec<String>>,
     /// What the disks of `virtualMachines` were made from, by the names of their entries; gone with its entry. An entry that
     /// is in `startedParts`, and is not `copied` though it has an `instance` by now, takes a slot to start its machine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

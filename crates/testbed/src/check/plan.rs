@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 /// Fields of a status that decisions rest on: once remembered in a pass, the same pass does not forget them.
-const MEMORY: [&str; 12] = [
+const MEMORY: [&str; 13] = [
     "namespace",
     "ticket",
     "queuedAt",
@@ -27,6 +27,7 @@ const MEMORY: [&str; 12] = [
     "lastTurn",
     "openTurn",
     "startedParts",
+    "startedMachines",
     "disks",
 ];
 
@@ -97,7 +98,7 @@ pub fn lint_plan<S: Serialize>(plan: &Plan<S>, subject: Option<&Subject>) -> Vec
         );
     }
     problems.extend(lint_order(plan));
-    problems.extend(lint_memory(plan));
+    problems.extend(lint_memory(plan, subject));
     if subject.is_none() && plan.status.is_some() {
         problems.push("writes the status of an object that is gone".to_owned());
     }
@@ -253,15 +254,20 @@ fn lint_order<S>(plan: &Plan<S>) -> Vec<String> {
     problems
 }
 
-/// The status at the end keeps what the plan itself remembered.
-fn lint_memory<S: Serialize>(plan: &Plan<S>) -> Vec<String> {
+/// The status at the end keeps what the plan itself remembered. What a write before it only leaves as it was may change with
+/// the status: nothing has rested on it.
+fn lint_memory<S: Serialize>(plan: &Plan<S>, subject: Option<&Subject>) -> Vec<String> {
     let Some(status) = &plan.status else { return Vec::new() };
     let status = serde_json::to_value(status).expect("a status serialises");
+    let before = subject.map_or(&Value::Null, |subject| &subject.status);
     let remembered = plan.writes.iter().filter_map(|write| match &write.action {
         Action::Remember(status) => Some(status),
         _ => None,
     });
-    let lost = remembered
-        .flat_map(|memory| MEMORY.into_iter().filter(|field| memory[*field] != status[*field]));
+    let lost = remembered.flat_map(|memory| {
+        let is_lost =
+            |field: &&str| memory[*field] != before[*field] && memory[*field] != status[*field];
+        MEMORY.into_iter().filter(is_lost)
+    });
     lost.map(|field| format!("forgets \"{field}\", which it has just remembered")).collect()
 }

@@ -123,6 +123,11 @@ fn the_order_of_writes_is_sound() {
     let mut forgetful = plan([Action::Remember(memory)]);
     forgetful.status = Some(json!({"phase": "Queued"}));
     check(&forgetful, "forgets \"lastAttempt\"");
+    // A write that is about something else leaves it as it was.
+    let untouched = subject().status.clone();
+    let mut apart = plan([Action::Remember(untouched)]);
+    apart.status = Some(json!({"ticket": "9", "lastAttempt": 9, "phase": "Queued"}));
+    check(&apart, "");
     check(&plan([Action::Remember(json!({}))]), "carries no status");
 }
 

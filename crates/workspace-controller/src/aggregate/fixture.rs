@@ -157,7 +157,7 @@ pub(super) fn instance(run_strategy: RunStrategy) -> Instance {
 /// A machine with that strategy and that word of KubeVirt.
 pub(super) fn machine(strategy: RunStrategy, word: &str) -> Machine {
     Machine(json!({
-        "metadata": {"name": "lab--db", "generation": 2},
+        "metadata": {"name": "lab--db", "namespace": "labs", "generation": 2},
         "spec": {"runStrategy": strategy.as_str()},
         "status": {"printableStatus": word, "observedGeneration": 2},
     }))

@@ -22,7 +22,7 @@ pub fn machine(instance: &Instance, machine: Option<&VirtualMachine>, pods: &[Ar
     let is_behind =
         status.observed_generation.is_some_and(|it| Some(it) < machine.metadata.generation);
     if is_behind {
-        return Part::changing(NOT_TAKEN_UP);
+        return behind(machine, status);
     }
     if strategy == Some(RunStrategy::Halted.as_str()) {
         return halted(instance, status);
@@ -34,6 +34,22 @@ pub fn machine(instance: &Instance, machine: Option<&VirtualMachine>, pods: &[Ar
         return Part::running();
     }
     pods::trouble(LAUNCHER, pods).or_else(|| trouble(status)).unwrap_or_else(|| under_way(status))
+}
+
+/// The last change has not reached the guest. Some changes do only when it is started anew: that stops it for a moment, and
+/// is left to people.
+fn behind(machine: &VirtualMachine, status: &VirtualMachineStatus) -> Part {
+    let Some(words) = told(status, "RestartRequired", "True") else {
+        return Part::changing(NOT_TAKEN_UP);
+    };
+    let metadata = &machine.metadata;
+    let (name, namespace) = (metadata.name.as_deref(), metadata.namespace.as_deref());
+    let message = format!(
+        "{NOT_TAKEN_UP}, and is when it is restarted: virtctl restart {} -n {}; KubeVirt says: {words}",
+        name.unwrap_or_default(),
+        namespace.unwrap_or_default()
+    );
+    Part { reason: Reason::RestartRequired, ..Part::changing(message) }
 }
 
 /// As its entry says, or because the workspace is suspended.

@@ -364,6 +364,11 @@ fn a_machine_that_kubevirt_has_not_seen_is_not_ready() {
     let running = || made(Always, "Running").created().ready();
     check_machine(Always, running().seen(Some(1)), late);
     check_machine(Once, running(), late);
+    let asks = running().seen(Some(1)).says("RestartRequired", "True", "memory was changed");
+    let told = "the last change has not been taken up yet, and is when it is restarted: virtctl restart lab--db -n labs; KubeVirt says: memory was changed";
+    check_machine(Always, asks, (Progressing, Reason::RestartRequired, told));
+    let asked = running().says("RestartRequired", "False", "");
+    check_machine(Always, asked.seen(Some(1)), late);
     check_machine(Always, running().seen(None), (Runs, Reason::AllReady, ""));
     let unseen = (Progressing, Reason::Progressing, "KubeVirt has not taken it up yet");
     check_machine(Always, made(Always, "").unseen(), unseen);

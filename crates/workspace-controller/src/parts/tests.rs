@@ -1,6 +1,6 @@
 //! What a slot is needed for.
 
-use otctl_types::workspace::{Resources, VirtualMachineReport};
+use otctl_types::workspace::{Resources, VirtualMachineReport, WorkspaceStatus};
 
 use super::{machines_to_start, started, unstarted};
 use crate::workspace::fixture::{Facts, bare, with_machine, workspace};
@@ -24,6 +24,24 @@ fn what_is_on_record_as_started_is() {
     check(workspace().started(&["api"]), "api | ");
     check(workspace().container("web").started(&["api"]), "api | web");
     check(with_machine().container("api").started(&["api"]), "api | db");
+}
+
+/// It is another thing than the one that was started.
+#[test]
+fn an_entry_of_the_other_kind_is_not() {
+    let container_now =
+        || with_machine().started(&["db"]).spec(|spec| spec.virtual_machines.clear());
+    check(container_now().container("db"), " | db");
+    check(container_now().container("api"), " | api");
+    let machine_now = with_machine().spec(|spec| {
+        spec.containers.clear();
+        spec.virtual_machines[0].name = "api".to_owned();
+    });
+    let status = workspace().started(&["api"]).observed().workspace.unwrap().status.clone();
+    check(machine_now.clone().status(|it| *it = status.clone().unwrap()), " | api");
+    // An older release did not tell: what runs is not started again.
+    let told = |it: &mut WorkspaceStatus| it.started_machines = None;
+    check(machine_now.status(|it| *it = status.unwrap()).status(told), "api | ");
 }
 
 #[test]

@@ -78,6 +78,7 @@ impl Pass<'_> {
         let is_less = loses_start || loses_machine;
         is_less.then(|| WorkspaceStatus {
             started_parts: after.started_parts.clone(),
+            started_machines: after.started_machines.clone(),
             disks: after.disks.clone(),
             ..before.clone()
         })
@@ -112,11 +113,10 @@ impl Pass<'_> {
     /// What is remembered after this pass.
     fn memory(&self, verdict: &Verdict, standing: &Standing) -> WorkspaceStatus {
         let mut memory = self.workspace.status.clone().unwrap_or_default();
-        let names: Vec<String> = parts::names(self.workspace).map(str::to_owned).collect();
-        let had_start = std::mem::take(&mut memory.started_parts);
-        let is_over =
-            |name: &&String| had_start.contains(name) || standing.given_up.contains(*name);
-        memory.started_parts = names.iter().filter(is_over).cloned().collect();
+        let had_start = parts::had_start(self.workspace);
+        let is_over = |name: &&str| had_start.contains(name) || standing.given_up.contains(*name);
+        let names = parts::names(self.workspace);
+        memory.started_parts = names.filter(is_over).map(str::to_owned).collect();
         memory.disks = self.observed.disks(standing);
         if let Some(number) = self.observed.held() {
             memory.last_turn = Some(number);
@@ -131,7 +131,7 @@ impl Pass<'_> {
                 memory.ticket = memory.ticket.or_else(of_entry);
             }
             Verdict::Settling(_) => {
-                memory.started_parts = names;
+                memory.started_parts = parts::names(self.workspace).map(str::to_owned).collect();
                 (memory.ticket, memory.queued_at) = (None, None);
             }
             Verdict::Suspended => memory.started_parts.clear(),
@@ -144,6 +144,7 @@ impl Pass<'_> {
             | Verdict::Yielding(_)
             | Verdict::Tending => {}
         }
+        memory.started_machines = parts::machines_among(self.workspace, &memory.started_parts);
         let is_refused =
             matches!(verdict, Verdict::Invalid(lack) if lack.reason == Reason::NamespaceNotAllowed);
         if !is_refused {

@@ -30,6 +30,7 @@ use crate::grounds::Ground;
 use crate::kin::Whose;
 use crate::machines::VirtualMachine;
 use crate::needs::Needs;
+use crate::parts;
 
 /// The namespace of everything.
 pub(crate) const LABS: &str = "labs";
@@ -234,6 +235,15 @@ impl Facts {
             status.started_parts = names;
             status.last_turn.get_or_insert(1);
         })
+        .recorded_as_they_are()
+    }
+
+    /// As what they are now.
+    fn recorded_as_they_are(mut self) -> Self {
+        let status = self.workspace.status.clone().unwrap_or_default();
+        let machines = parts::machines_among(&self.workspace, &status.started_parts);
+        self.workspace.status = Some(WorkspaceStatus { started_machines: machines, ..status });
+        self
     }
 
     /// That entry's machine has a disk of its own, as is on record: made from revision `r1` of that image.

@@ -225,10 +225,10 @@ impl Sight<'_> {
         self.first_lack(asked)
     }
 
-    /// What is broken comes before what is only on its way.
+    /// What was refused comes first, then what is broken, then what is only on its way.
     fn first_lack<'r>(&self, reports: impl Iterator<Item = &'r Report>) -> Finding {
         let mut lacking: Vec<&Report> = reports.filter(|report| !report.is_ready).collect();
-        lacking.sort_by_key(|report| !report.is_degraded);
+        lacking.sort_by_key(|report| (!report.is_refused, !report.is_degraded));
         match lacking.first() {
             None => Finding::new(true, Reason::AllReady, ""),
             Some(report) => because(false, report.lack.clone()),

@@ -4,7 +4,8 @@
 //!   network policy ─▶ finalizer ─▶ images ─▶ (all there) ─▶ Services ─▶ (all have addresses) ─▶ Deployments, machines
 //! ```
 //! Each entry has a lane of its own, so that what is refused of one holds no other up, but for the address that the others
-//! wait for; and so have each image and what goes, a disk behind its machine. What is suspended stops first of all.
+//! wait for; and so have each image and what goes, a disk behind its machine. What is suspended stops first of all. A policy
+//! that is there isolates: while it is being changed, what runs is changed and stopped, and only what is not there waits.
 //!
 //! A part that had its start is kept as it should be in every pass. One that had none is touched by nobody without a turn;
 //! so one that a suspension stopped stays stopped until its turn has come.
@@ -108,15 +109,20 @@ impl<'a> Works<'a> {
             workloads.extend(self.deployments(&startable));
             workloads.extend(self.machines(&startable));
         }
-        let first = network.into_iter();
+        let (made, changed): (Vec<Write>, Vec<Write>) = network.into_iter().partition(is_new);
+        if !changed.is_empty() && self.workspace.spec.network.isolate {
+            workloads.retain(|_, writes| !writes.iter().any(is_new));
+        }
         let finalizer = self.finalizer(workloads.values().flatten().any(is_new));
         // What goes comes before what is made: it may hold what is asked for next.
         let removals = self.removals().into_iter();
         let images = self.images().into_iter().map(|write| vec![write]);
-        let lanes = removals.chain(images).chain(self.lanes(&startable, workloads));
-        let mut writes = Writes { first: first.chain(finalizer).collect(), lanes: lanes.collect() };
+        let others = removals.chain(images).chain(self.lanes(&startable, workloads));
+        let lanes = std::iter::once(changed).chain(others).collect();
+        let mut writes = Writes { first: made.into_iter().chain(finalizer).collect(), lanes };
         if self.is_stopped {
             // Nothing that is to stop waits for what makes sure of those that run.
+            writes.lanes.rotate_left(1);
             writes.lanes.extend(std::mem::take(&mut writes.first).into_iter().map(|it| vec![it]));
         }
         let lists = std::iter::once(&mut writes.first).chain(&mut writes.lanes);

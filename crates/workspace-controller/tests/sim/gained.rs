@@ -1,11 +1,11 @@
-//! Machines that entries gain which had their start without one.
+//! Machines that entries gain which had their start without one, and entries that become the other kind.
 
 use std::collections::BTreeSet;
 
 use otctl_types::condition;
 use serde_json::json;
 use testbed::sim::Order;
-use testbed::world::Version;
+use testbed::world::{Verb, Version};
 use testbed::{Health, Sim};
 
 use crate::builders::{instance, synced_image, workspace};
@@ -41,7 +41,7 @@ fn machines_that_started_entries_gain_take_their_turns() {
     expect_sound(&sim);
 }
 
-/// Each turn, each machine, and when it ran, in the order in which they began.
+/// Each turn, each Deployment, each machine, and when it ran, in the order in which they began.
 fn turns_and_machines(sim: &Sim, from: u64) -> Vec<String> {
     let mut steps: Vec<String> = sim.world.history(|history| {
         let later = history.iter().filter(|version| version.revision > from);
@@ -54,6 +54,7 @@ fn turns_and_machines(sim: &Sim, from: u64) -> Vec<String> {
                     Some(format!("{name} runs"))
                 }
                 "VirtualMachine" => Some(name.clone()),
+                "Deployment" if version.verb == Verb::Created => Some(format!("{name} deployed")),
                 _ => None,
             }
         };
@@ -92,5 +93,45 @@ fn a_machine_that_an_entry_gains_and_loses_in_line_costs_nothing() {
         assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
     }
     assert_eq!(status(&sim.world, "lab").last_turn, Some(3));
+    expect_sound(&sim);
+}
+
+/// A name tells nothing of what it was started as: what becomes another thing under it takes a slot, on both sides.
+#[test]
+fn entries_that_become_the_other_kind_take_their_turns() {
+    let mut sim = world_of(1, Order::Fixed);
+    synced_image(&sim.world, "debian");
+    let all = ["a", "b"];
+    for name in all {
+        workspace(name).machine("x", "debian").container("y").create(&sim.world);
+    }
+    sim.settle();
+    assert!(all.iter().all(|name| is_ready(&sim.world, name)), "\n{}", sim.story);
+    let from = sim.world.revision();
+    for name in all {
+        edit(&sim.world, name, |spec| {
+            spec.virtual_machines[0].name = "y".to_owned();
+            spec.containers[0].name = "x".to_owned();
+        });
+    }
+    sim.settle();
+    for name in all {
+        assert!(is_ready(&sim.world, name), "{name}\n{}", sim.story);
+        assert_eq!(status(&sim.world, name).last_turn, Some(2), "{name}");
+    }
+    // What had its start goes at once; what takes its name waits for the slot.
+    let begins = |of: &str| {
+        let of = of.to_owned();
+        move |step: &String| step.starts_with(&of) && !step.ends_with("runs")
+    };
+    let steps = turns_and_machines(&sim, from);
+    for name in all {
+        let turn = steps.iter().position(|step| *step == format!("{name}#2")).unwrap();
+        let machine = steps.iter().position(begins(&format!("{name}--y"))).unwrap();
+        let container = steps.iter().position(|it| *it == format!("{name}--x deployed")).unwrap();
+        assert!(turn < machine && turn < container, "{steps:?}\n{}", sim.story);
+    }
+    let (second, ready) = (steps.iter().position(|step| step == "b#2"), "a--y runs");
+    assert!(steps.iter().position(|step| step == ready) < second, "{steps:?}\n{}", sim.story);
     expect_sound(&sim);
 }

@@ -10,7 +10,7 @@ use testbed::fault::{What, at as call};
 use testbed::sim::Order;
 use testbed::{Health, Sim};
 
-use crate::builders::{container, workspace};
+use crate::builders::{container, instance, machine, workspace};
 use crate::controller::{
     at, edit, expect_sound, is_ready, names, reason, slots, status, world, world_of,
 };
@@ -248,4 +248,99 @@ fn the_first_port_of_a_machine_is_an_edit_like_any_other() {
         })
     });
     assert!(!too_early, "\n{}", sim.story);
+}
+
+/// A policy that is there isolates. What runs under it is changed and stopped all the same; what is added waits for what the
+/// policy is to be.
+#[test]
+fn a_change_of_the_policy_that_is_refused_holds_up_only_what_is_not_there() {
+    let mut sim = ready();
+    refuse(&sim, "NetworkPolicy labs/lab--network");
+    edit(&sim.world, "lab", |spec| {
+        let from = json!([{"from": {"cidr": "10.0.0.0/8"}}]);
+        spec.network.ingress = serde_json::from_value(from).unwrap();
+        spec.containers[0].image.push_str("-next");
+        spec.containers.push(container("new"));
+    });
+    sim.run_until("the change is made", |world| {
+        let told = world.get("Deployment", &at("lab--api")).unwrap();
+        told["spec"]["template"]["spec"]["containers"][0]["image"] == "registry.example/api:1-next"
+    });
+    sim.run_until("it is told", |world| reason(world, "lab", condition::READY) == "Rejected");
+    sim.run_until("it has had its time", |world| status(world, "lab").open_turn.is_none());
+    assert!(sim.world.get("Deployment", &at("lab--new")).is_none(), "\n{}", sim.story);
+    assert_eq!(reason(&sim.world, "lab", condition::NETWORK_READY), "Rejected");
+    sim.world.delete("Deployment", &at("lab--web"), Propagation::Background);
+    sim.faults().clear();
+    sim.settle();
+    assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
+    expect_sound(&sim);
+}
+
+/// That it is not isolated any more is nothing to wait for either.
+#[test]
+fn a_policy_that_may_not_be_deleted_holds_nothing_up() {
+    let mut sim = ready();
+    refuse(&sim, "NetworkPolicy labs/lab--network");
+    edit(&sim.world, "lab", |spec| {
+        spec.network.isolate = false;
+        spec.containers.push(container("new"));
+    });
+    sim.run_until("what is added is there", |world| {
+        world.get("Deployment", &at("lab--new")).is_some()
+    });
+    sim.run_until("it is told", |world| reason(world, "lab", condition::READY) == "Rejected");
+}
+
+/// The one that keeps it from doing what it was asked to comes first, and the others are not kept secret.
+#[test]
+fn of_several_refusals_the_one_that_keeps_from_stopping_is_told_and_how_many_there_are() {
+    let mut sim = ready();
+    let port = |spec: &mut WorkspaceSpec| {
+        spec.containers[0].ports[0].container_port = 9000;
+        spec.suspended = true;
+    };
+    for what in ["Service labs/lab--api", "VirtualMachine labs/lab--db"] {
+        refuse(&sim, what);
+    }
+    edit(&sim.world, "lab", port);
+    let told = |world: &testbed::World| status(world, "lab").message.unwrap_or_default();
+    sim.run_until("it is told", |world| told(world).contains("admission webhook says no"));
+    let message = told(&sim.world);
+    assert!(message.contains("VirtualMachine labs/lab--db was refused"), "{message}");
+    assert!(message.ends_with("; and 1 other write was refused"), "{message}");
+}
+
+/// The other machine starts by itself; this one is waited for in vain.
+#[test]
+fn what_is_refused_is_told_before_what_is_on_its_way() {
+    let mut sim = ready();
+    refuse(&sim, "VirtualMachine labs/lab--db");
+    sim.world.fare("first", Health::NeverReady);
+    edit(&sim.world, "lab", |spec| {
+        spec.virtual_machines.insert(0, machine("first", "debian", Some(instance())));
+        spec.virtual_machines[1].spec.instance.as_mut().unwrap().memory = Some("2Gi".to_owned());
+    });
+    sim.run_until("the other one starts", |world| names(world, "Pod").len() > 3);
+    sim.run_until("it is told", |world| {
+        reason(world, "lab", condition::VIRTUAL_MACHINES_READY) == "Rejected"
+    });
+}
+
+/// Their pods are told every name when they are made, and no other way would they learn it.
+#[test]
+fn who_waits_for_an_address_says_for_whose() {
+    let mut sim = world(Order::Fixed);
+    refuse(&sim, "Service labs/lab--web");
+    workspace("lab").container("api").container("web").create(&sim.world);
+    let told = |world: &testbed::World| {
+        let resources = status(world, "lab").resource_status.unwrap_or_default();
+        let api = resources.containers.into_iter().find(|it| it.name == "api");
+        api.and_then(|it| it.message).unwrap_or_default()
+    };
+    sim.run_until("it says so", |world| told(world).contains("the address of 'web'"));
+    assert_eq!(names(&sim.world, "Deployment"), [""; 0], "\n{}", sim.story);
+    sim.faults().clear();
+    sim.settle();
+    assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
 }

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::Resource;
 use otctl_kit::cluster::{ApiError, Target};
 use otctl_kit::reconciler::{Refusal, RefusalCause, Told, Undone};
 use otctl_types::condition::Reason;
@@ -13,6 +15,7 @@ use super::Pass;
 use crate::family::{Child, ChildKind};
 use crate::images::Lack;
 use crate::kin::{self, Whose};
+use crate::machines::VirtualMachine;
 use crate::needs::{name_conflict, of_earlier};
 use crate::parts;
 use crate::workspace::observe::Observed;
@@ -55,11 +58,25 @@ pub fn refused(
     Some(Told { status, notices })
 }
 
-/// What stands for all of it: what only a person can help with, and else what was refused first.
+/// What stands for all of it: what only a person can help with; of those, what keeps a suspended workspace from stopping, and
+/// else what was refused first. How many others there are is told with it.
 fn trouble_of(undone: &Undone<'_>, workspace: &Workspace) -> Trouble {
-    let mut troubles = undone.refusals().map(|refusal| trouble(refusal, workspace));
-    let is_final = |trouble: &Trouble| trouble.is_final;
-    troubles.find(is_final).unwrap_or_else(|| trouble(&undone.first, workspace))
+    let has_pods = |target: &Target| {
+        [Deployment::kind(&()), VirtualMachine::kind(&())]
+            .contains(&target.resource.kind.as_str().into())
+    };
+    let rank = |(target, trouble): &(&Target, Trouble)| {
+        (!trouble.is_final, !(workspace.spec.suspended && has_pods(target)))
+    };
+    let troubles = undone.refusals().map(|it| (it.target, trouble(it, workspace)));
+    let first = troubles.min_by_key(rank).map(|(_, trouble)| trouble);
+    let mut first = first.unwrap_or_else(|| trouble(&undone.first, workspace));
+    match undone.others.len() {
+        0 => {}
+        1 => first.lack.message.push_str("; and 1 other write was refused"),
+        more => first.lack.message.push_str(&format!("; and {more} other writes were refused")),
+    }
+    first
 }
 
 fn trouble(refusal: &Refusal<'_>, workspace: &Workspace) -> Trouble {
