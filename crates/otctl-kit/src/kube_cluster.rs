@@ -36,7 +36,8 @@ const WRITES_IN_FLIGHT: usize = 64;
 /// How long one request may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadlines {
-    /// Any request but those for leases.
+    /// Any request but those for leases. An API server waits for a webhook for 10 s where nothing else is said: what it then
+    /// answers is to be heard, since it is about that one object.
     pub call: Duration,
     /// A request for a lease: late is as bad as never.
     pub lease: Duration,
@@ -44,7 +45,7 @@ pub struct Deadlines {
 
 impl Default for Deadlines {
     fn default() -> Self {
-        Self { call: Duration::from_secs(10), lease: Duration::from_secs(3) }
+        Self { call: Duration::from_secs(15), lease: Duration::from_secs(3) }
     }
 }
 

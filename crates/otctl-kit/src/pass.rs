@@ -35,7 +35,7 @@ pub struct Passed {
     pub writes: Vec<String>,
     /// What the views must show before the next pass of the key.
     pub expected: Vec<Expectation>,
-    /// When to look again without a trigger; means nothing when the pass failed.
+    /// When to look again without a trigger: one that failed does so no later.
     pub next: Next,
     /// How it ended.
     pub outcome: Outcome,
@@ -190,18 +190,20 @@ impl Passed {
             Outcome::Rested | Outcome::Wrote => End::Done(self.next),
             Outcome::Gone => End::Done(Next::Wait),
             Outcome::Failed(Category::Conflict) => End::Conflict,
-            Outcome::Failed(Category::Transient) => End::Failed { at_least: Duration::ZERO },
-            Outcome::Failed(Category::Throttled) => {
-                End::Failed { at_least: asked(self.error.as_ref()) }
-            }
+            Outcome::Failed(Category::Transient) => self.failed(Duration::ZERO),
+            Outcome::Failed(Category::Throttled) => self.failed(asked(self.error.as_ref())),
             Outcome::Failed(
                 Category::Forbidden
                 | Category::Invalid
                 | Category::Foreign
                 | Category::Internal
                 | Category::Panicked,
-            ) => End::Failed { at_least: SLOWLY },
+            ) => self.failed(SLOWLY),
         }
+    }
+
+    fn failed(&self, at_least: Duration) -> End {
+        End::Failed { at_least, next: self.next }
     }
 
     fn made(&mut self, made: Made) {

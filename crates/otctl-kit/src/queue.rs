@@ -47,6 +47,8 @@ pub enum End {
     Failed {
         /// The least delay; the backoff may be longer.
         at_least: Duration,
+        /// When what was decided is to be looked at again whatever became of it: the backoff is no longer than that.
+        next: Next,
     },
 }
 
@@ -249,9 +251,13 @@ impl Turn {
                 }
             }
             End::PutOff(until) => Some(until),
-            End::Failed { at_least } => {
+            End::Failed { at_least, next } => {
                 self.conflicts = 0;
-                Some(self.back_off(at_least, now, jitter))
+                let again = self.back_off(at_least, now, jitter);
+                match next {
+                    Next::Wait => Some(again),
+                    Next::At(at) => Some(again.min(at.max(after(now, at_least.max(AGAIN_AFTER))))),
+                }
             }
         }
     }

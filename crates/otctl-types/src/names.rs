@@ -24,6 +24,8 @@ pub const REVISION_ANNOTATION: &str = "pelotech.ot/revision";
 pub const IMAGE_ANNOTATION: &str = "pelotech.ot/image";
 /// Annotation on a Deployment: the names that its pods were given for the other entries, and where they lead.
 pub const HOSTS_ANNOTATION: &str = "pelotech.ot/hosts";
+/// Annotation on a Deployment: the restart by hand since which its pods know every name.
+pub const RESTART_ANNOTATION: &str = "pelotech.ot/restarted-at";
 /// The highest number of an attempt of an image, or of a turn of a Workspace. None counts so far.
 pub const LAST_ATTEMPT: i64 = 999_999_999;
 /// Annotation on a Job: the number of the attempt, or of the probe, that it carries out.

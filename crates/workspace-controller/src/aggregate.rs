@@ -59,8 +59,9 @@ impl Part {
 
     /// Its pods are to be told the address of another entry, which has none.
     pub(crate) fn held_up(other: &str) -> Self {
-        let message =
-            format!("its pods are told the address of '{other}', whose Service is waited for");
+        let message = format!(
+            "waits for the Service of '{other}': pods are told every address when they are made"
+        );
         Self::new(ContainerState::Pending, Reason::Creating, message)
     }
 

@@ -63,6 +63,16 @@ pub struct Child {
 }
 
 impl Child {
+    /// The network policy of a workspace, wanted or not.
+    pub fn policy(workspace: &Workspace) -> Self {
+        Self::new(ChildKind::NetworkPolicy, kin::policy_name(workspace), None)
+    }
+
+    /// One whose name is nobody else's.
+    pub fn new(kind: ChildKind, name: String, entry: Option<&str>) -> Self {
+        Self { kind, name, entry: entry.map(str::to_owned), is_taken: false, is_left: false }
+    }
+
     /// As the API server knows it.
     pub fn target(&self, namespace: &str) -> Target {
         let (namespace, name) = (Some(namespace), self.name.as_str());
@@ -88,24 +98,16 @@ pub struct Family(Vec<Child>);
 impl Family {
     /// The children of `workspace`, where `claim` is the name of the disk of a machine, once it is known.
     pub fn of(workspace: &Workspace, claim: impl Fn(&MachineEntry) -> Option<String>) -> Self {
-        let child = |kind: ChildKind, name: String, entry: Option<&str>| Child {
-            kind,
-            name,
-            entry: entry.map(str::to_owned),
-            is_taken: false,
-            is_left: false,
-        };
         let of_entry =
-            |kind, entry: &str| child(kind, kin::child_name(workspace, entry), Some(entry));
+            |kind, entry: &str| Child::new(kind, kin::child_name(workspace, entry), Some(entry));
         let spec = &workspace.spec;
-        let policy = spec.network.isolate.then(|| kin::policy_name(workspace));
-        let policy = policy.map(|name| child(ChildKind::NetworkPolicy, name, None));
+        let policy = spec.network.isolate.then(|| Child::policy(workspace));
         let services = parts::names(workspace).map(|entry| of_entry(ChildKind::Service, entry));
         let containers = spec.containers.iter();
         let deployments = containers.map(|it| of_entry(ChildKind::Deployment, &it.name));
         let running = || spec.virtual_machines.iter().filter(|it| it.spec.instance.is_some());
-        let claims =
-            running().filter_map(|it| Some(child(ChildKind::Claim, claim(it)?, Some(&it.name))));
+        let claims = running()
+            .filter_map(|it| Some(Child::new(ChildKind::Claim, claim(it)?, Some(&it.name))));
         let machines = running().map(|it| of_entry(ChildKind::VirtualMachine, &it.name));
         let all = policy.into_iter().chain(services).chain(deployments);
         let mut all: Vec<Child> = all.chain(claims).chain(machines).collect();

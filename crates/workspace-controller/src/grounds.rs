@@ -163,7 +163,7 @@ impl Found {
     /// Since when it was denied.
     fn denied(&mut self, namespace: &str, now: Timestamp) -> Timestamp {
         let before = self.denied.get(namespace);
-        let before = before.filter(|before| now.duration_since(before.last) <= GAP);
+        let before = before.filter(|before| now.duration_since(before.last).abs() <= GAP);
         let since = before.map_or(now, |before| before.since);
         self.denied.insert(namespace.to_owned(), Denied { since, last: now });
         since
@@ -211,6 +211,7 @@ mod tests {
         check(&[0, 3600], Ground::OutOfReach);
         check(&[0, 20, 3600, 3620], Ground::OutOfReach);
         check(&[0, 3600, 3620, 3640, 3660], Ground::Lost);
+        check(&[3600, 0, 20, 40, 60], Ground::Lost);
     }
 
     #[test]

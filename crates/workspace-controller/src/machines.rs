@@ -49,9 +49,18 @@ impl Resource for VirtualMachine {
 impl VirtualMachine {
     /// Whether a claim of that name is one of its disks.
     pub fn uses(&self, claim: &str) -> bool {
+        self.claims().any(|name| name == claim)
+    }
+
+    /// Name of the claim that is its first disk.
+    pub fn claim(&self) -> Option<&str> {
+        self.claims().next()
+    }
+
+    fn claims(&self) -> impl Iterator<Item = &str> {
         let volumes = self.spec.template.spec.volumes.iter().flatten();
-        let mut claims = volumes.filter_map(|volume| volume.persistent_volume_claim.as_ref());
-        claims.any(|source| source.claim_name == claim)
+        let claims = volumes.filter_map(|volume| volume.persistent_volume_claim.as_ref());
+        claims.map(|source| source.claim_name.as_str())
     }
 }
 

@@ -1,6 +1,6 @@
 //! What is known of each part, from its children: whether it is ready, why not, and what people are told of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::Deployment;
@@ -70,7 +70,7 @@ impl Observed {
         let said = |entry: &str, part: Part| {
             let mut touched = touched.iter().filter(|child| child.is_of(entry));
             let is_touched = touched.any(|child| child.kind.has_pods());
-            match self.address_waited_for(entry) {
+            match self.held_up_by(entry) {
                 _ if is_touched => touched_just_now(self.has_workload(entry)),
                 Some(other) => Part::held_up(other),
                 None => part,
@@ -97,20 +97,6 @@ impl Observed {
             None => report,
         });
         reports.collect()
-    }
-
-    /// The entry whose Service what runs another one waits for, since its pods are told all addresses: where that one has
-    /// everything else.
-    fn address_waited_for(&self, entry: &str) -> Option<&str> {
-        let workspace = self.workspace.as_ref()?;
-        if self.has_workload(entry) || !self.has_address(entry) || workspace.spec.suspended {
-            return None;
-        }
-        let started = parts::started(workspace);
-        let mut others = parts::names(workspace);
-        let is_due = |other: &str| self.has_open_turn() || started.contains(other);
-        let is_awaited = started.contains(entry) || self.has_open_turn();
-        others.find(|other| is_awaited && is_due(other) && !self.has_address(other))
     }
 
     /// Whether the Service of an entry, which is there or was, is made in this very pass, or made anew.
@@ -249,6 +235,54 @@ impl Observed {
         spec.is_some_and(|spec| spec.cluster_ip.as_ref().is_some_and(|ip| !ip.is_empty()))
     }
 
+    /// The address that an entry's Service had before it was lost: pods know it, and the next one asks for it.
+    pub fn address_before(&self, entry: &str) -> Option<&str> {
+        let mut deployments = self.deployments.iter();
+        let known = deployments.find_map(|it| children::host_aliases::address(it, entry));
+        known.filter(|_| self.service(entry).is_none())
+    }
+
+    /// Of the entries that are `due`, the one whose address what runs `entry` waits for: its pods are told all of them when
+    /// they are made. What had its start does not wait for what is being started; and nobody waits for an entry whose start
+    /// is over and whose Service was refused. Whether there is an address says `is_known`.
+    pub fn address_waited_for<'a>(
+        &self,
+        entry: &str,
+        due: &BTreeSet<&'a str>,
+        is_known: impl Fn(&str) -> bool,
+    ) -> Option<&'a str> {
+        let workspace = self.workspace.as_ref()?;
+        let started = parts::started(workspace);
+        let refused = workspace.status.iter().flat_map(|status| &status.unreachable_parts);
+        let is_awaited = |other: &&str| match started.contains(other) {
+            true => !refused.clone().any(|it| it == other),
+            false => !started.contains(entry),
+        };
+        due.iter().copied().filter(is_awaited).find(|other| !is_known(other))
+    }
+
+    /// That entry, where nothing else is missing.
+    fn held_up_by(&self, entry: &str) -> Option<&str> {
+        let workspace = self.workspace.as_ref().filter(|workspace| !workspace.spec.suspended)?;
+        if self.has_workload(entry) || !self.has_address(entry) {
+            return None;
+        }
+        let started = parts::started(workspace);
+        let is_due = |entry: &&str| self.has_open_turn() || started.contains(entry);
+        let due: BTreeSet<&str> = parts::names(workspace).filter(is_due).collect();
+        let other = self.address_waited_for(entry, &due, |it| self.has_address(it));
+        other.filter(|_| due.contains(entry))
+    }
+
+    /// The entries whose Services have no address, since they name no port.
+    pub fn without_address(&self) -> BTreeSet<&str> {
+        let entries = self.workspace.iter().flat_map(|workspace| parts::names(workspace));
+        let is_headless = |entry: &&str| {
+            self.service(entry).is_some_and(|it| children::service::address(it).is_none())
+        };
+        entries.filter(is_headless).collect()
+    }
+
     /// Whether something was made for an entry. Its disk outlives much, and does not count.
     pub fn has_child(&self, entry: &str) -> bool {
         self.service(entry).is_some() || self.has_workload(entry)
@@ -269,11 +303,14 @@ impl Observed {
         lacks.into_iter().map(|(_, lack)| lack).collect()
     }
 
-    /// The address of every entry that has one.
+    /// The address of every entry that has one, or is to have it again.
     pub fn addresses(&self) -> BTreeMap<String, String> {
         let entries = self.workspace.iter().flat_map(|workspace| parts::names(workspace));
         let known = entries.filter_map(|entry| {
-            let address = children::service::address(self.service(entry)?)?;
+            let address = match self.service(entry) {
+                Some(service) => children::service::address(service)?,
+                None => self.address_before(entry)?,
+            };
             Some((entry.to_owned(), address.to_owned()))
         });
         known.collect()

@@ -1,5 +1,6 @@
-//! The workspace: one reconciler per Workspace. `asks.rs` is what is read afresh before a pass, `verdict.rs` is its state machine, `works.rs` what is made in which order,
-//! `disks.rs` what is remembered of disks, `status.rs` what people see of it.
+//! The workspace: one reconciler per Workspace. `asks.rs` is what is read afresh before a pass, `verdict.rs` its state
+//! machine, `works.rs` what is made in which order, `disks.rs` what is remembered of disks, `status.rs` what people see of
+//! it, `decide.rs` the plan that comes of all that.
 
 pub mod asks;
 pub mod decide;

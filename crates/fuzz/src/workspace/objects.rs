@@ -273,6 +273,7 @@ fn status(world: &World, choices: &mut Choices<'_>, name: &str) {
         ("resourceStatus", &resources),
         ("disks", &|choices| choices.list(3, disk)),
         ("startedMachines", &|choices| choices.list(2, entry)),
+        ("unreachableParts", &|choices| choices.list(2, entry)),
     ]);
     let key = Key::new("", name);
     let fits = schema::problems("Workspace", &status).is_empty();

@@ -14,7 +14,7 @@ fn at(elapsed: Duration) -> Timestamp {
 
 const START: Duration = Duration::ZERO;
 const REST: End = End::Done(Next::Wait);
-const FAILED: End = End::Failed { at_least: Duration::ZERO };
+const FAILED: End = End::Failed { at_least: Duration::ZERO, next: Next::Wait };
 
 /// A queue with key 0 at work since [`START`].
 fn running() -> Queue {
@@ -94,7 +94,12 @@ fn a_clock_that_is_set_back_does_not_lock_a_key_out() {
     let (mut queue, hour) = (Queue::default(), Duration::from_hours(1));
     queue.wake(&key(0), at(2 * hour));
     queue.take(at(2 * hour)).unwrap();
-    queue.finish(&key(0), End::Failed { at_least: BACKOFF_TO }, at(2 * hour), 1.0);
+    queue.finish(
+        &key(0),
+        End::Failed { at_least: BACKOFF_TO, next: Next::Wait },
+        at(2 * hour),
+        1.0,
+    );
     queue.wake(&key(0), at(hour));
     assert_eq!(queue.next_due(), Some(at(hour) + BACKOFF_TO), "as long as was asked, no longer");
 }
@@ -162,8 +167,28 @@ fn a_trigger_does_not_shorten_the_time_that_the_server_asked_for() {
     let mut queue = running();
     let asked = Duration::from_secs(30);
     queue.wake(&key(0), at(START));
-    queue.finish(&key(0), End::Failed { at_least: asked }, at(START), 1.0);
+    queue.finish(&key(0), End::Failed { at_least: asked, next: Next::Wait }, at(START), 1.0);
     assert_eq!(due_after(&queue), Some(asked));
+}
+
+/// What was decided has a deadline, such as the end of a slot, that a backoff does not move.
+#[test]
+fn a_failed_pass_is_made_again_when_it_was_to_look_again_at_the_latest() {
+    let hour = Duration::from_hours(1);
+    let mut queue = running();
+    for _ in 0..30 {
+        let next = Next::At(at(2 * hour));
+        queue.finish(&key(0), End::Failed { at_least: Duration::ZERO, next }, at(hour), 1.0);
+        assert!(queue.next_due() <= Some(at(hour) + BACKOFF_TO));
+        queue.take(at(4 * hour)).unwrap();
+    }
+    let soon = Next::At(at(hour + Duration::from_secs(5)));
+    queue.finish(&key(0), End::Failed { at_least: Duration::ZERO, next: soon }, at(hour), 1.0);
+    assert_eq!(queue.next_due(), Some(at(hour + Duration::from_secs(5))));
+    queue.take(at(2 * hour)).unwrap();
+    let at_least = Duration::from_secs(30);
+    queue.finish(&key(0), End::Failed { at_least, next: soon }, at(hour), 1.0);
+    assert_eq!(queue.next_due(), Some(at(hour) + at_least), "not sooner than was asked");
 }
 
 #[test]
@@ -229,7 +254,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         (0..5000_u64).prop_map(|ms| End::Done(Next::At(at(Duration::from_millis(ms))))),
         Just(End::Conflict),
         (0..5000_u64).prop_map(|ms| End::PutOff(at(Duration::from_millis(ms)))),
-        (0..2000_u64).prop_map(|ms| End::Failed { at_least: Duration::from_millis(ms) }),
+        (0..2000_u64, 0..5000_u64).prop_map(|(ms, next)| End::Failed {
+            at_least: Duration::from_millis(ms),
+            next: Next::At(at(Duration::from_millis(next))),
+        }),
     ];
     let step = prop_oneof![
         4 => (0..4_u8).prop_map(Step::Wake),

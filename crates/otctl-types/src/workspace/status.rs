@@ -32,8 +32,8 @@ impl Phase {
     }
 }
 
-/// What is known of a workspace. `namespace`, `ticket`, `lastTurn`, `openTurn`, `startedParts`, `startedMachines` and `disks`
-/// are memory that decisions rest on; everything else is output.
+/// What is known of a workspace. `namespace`, `ticket`, `lastTurn`, `openTurn`, `startedParts`, `startedMachines`, `unreachableParts`
+/// and `disks` are memory that decisions rest on; everything else is output.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkspaceStatus {
@@ -76,19 +76,25 @@ pub struct WorkspaceStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_turn: Option<OpenTurn>,
     /// Names of the entries whose first start is over, because they were ready, because the policy's
-    /// `provisioningTimeout` has passed, or because the API server calls something of them invalid. They heal without a
-    /// slot. A suspension empties it.
+    /// `provisioningTimeout` has passed, or because the API server calls something of them, or their network policy,
+    /// invalid. They heal without a slot, as what they had their start as. A suspension empties it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 128), inner(length(max = 40)))]
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub started_parts: Vec<String>,
     /// Those of `startedParts` that had their start as virtual machines. An entry that is moved from `containers` to
     /// `virtualMachines` under its name, or back, takes a slot to start as what it is now. Absent where nothing has had its
-    /// start, and in the status of a release that knew names alone: then `startedParts` counts for either kind.
+    /// start, and where an older version wrote the status: then `startedParts` counts for either kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64), inner(length(max = 40)))]
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub started_machines: Option<Vec<String>>,
+    /// Names of the entries whose Service was refused when it was asked for last. The others wait for its address as long as
+    /// the entry is being started, and are made without it then.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 128), inner(length(max = 40)))]
+    #[x_kube(merge_strategy = ListMerge::Set)]
+    pub unreachable_parts: Vec<String>,
     /// What the disks of `virtualMachines` were made from, by the names of their entries; gone with its entry. An entry that
     /// is in `startedParts`, and is not `copied` though it has an `instance` by now, takes a slot to start its machine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

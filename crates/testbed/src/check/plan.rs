@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 /// Fields of a status that decisions rest on: once remembered in a pass, the same pass does not forget them.
-const MEMORY: [&str; 13] = [
+const MEMORY: [&str; 14] = [
     "namespace",
     "ticket",
     "queuedAt",
@@ -28,6 +28,7 @@ const MEMORY: [&str; 13] = [
     "openTurn",
     "startedParts",
     "startedMachines",
+    "unreachableParts",
     "disks",
 ];
 

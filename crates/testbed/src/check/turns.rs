@@ -109,9 +109,9 @@ pub fn opened_once(history: &[Version]) -> Vec<String> {
     found
 }
 
-/// The first object of an entry is made while a turn of its workspace is open; so is its policy. Of two controllers at once,
-/// one with an old view may make what the other has put off: nothing fences a turn, and the limit of the ledger holds all the
-/// same.
+/// The first object of an entry is made while a turn of its workspace is open, and so is its policy; and so is whatever runs
+/// an entry that has not had its start as what it is. Of two controllers at once, one with an old view may make what the
+/// other has put off: nothing fences a turn, and the limit of the ledger holds all the same.
 #[must_use]
 pub fn made_in_turns(history: &[Version]) -> Vec<String> {
     let mut found = Vec::new();
@@ -122,11 +122,35 @@ pub fn made_in_turns(history: &[Version]) -> Vec<String> {
         let workspace = owner.and_then(|it| world.last_of(text(&it["uid"])));
         let Some(workspace) = workspace.filter(|_| version.verb == Verb::Created) else { return };
         let entry = text(&object["metadata"]["labels"][ENTRY_LABEL]);
-        if made.insert((uid(workspace), entry)) && open_turn(workspace).is_none() {
+        let is_first = made.insert((uid(workspace), entry));
+        let is_unpaid = runs(object) && !had_start(workspace, entry, version.id.kind.as_str());
+        if (is_first || is_unpaid) && open_turn(workspace).is_none() {
             found.push(format!("at {}: {} outside of a turn", version.revision, version.id));
         }
     });
     found
+}
+
+/// Whether an object makes pods: not that of a workspace that is suspended.
+fn runs(object: &Value) -> bool {
+    match text(&object["kind"]) {
+        "Deployment" => object["spec"]["replicas"] != 0,
+        "VirtualMachine" => object["spec"]["runStrategy"] != "Halted",
+        _ => false,
+    }
+}
+
+/// Whether it is on record that an entry has had its start with an object of that kind.
+fn had_start(workspace: &Value, entry: &str, kind: &str) -> bool {
+    let status = &workspace["status"];
+    let names = |list: &Value| items(list).iter().any(|it| it == entry);
+    let is_machine = kind == "VirtualMachine";
+    let machines = &status["startedMachines"];
+    let mut disks = items(&status["disks"]).iter();
+    let gains = is_machine && disks.any(|it| it["entry"] == entry && it["copied"] == false);
+    names(&status["startedParts"])
+        && (machines.is_null() || names(machines) == is_machine)
+        && !gains
 }
 
 /// `lastTurn` never falls by a controller's write.
@@ -319,6 +343,40 @@ mod tests {
         let book = book.close("a");
         child(&book, "late");
         book.found(made_in_turns, "Service labs/late outside of a turn");
+    }
+
+    #[test]
+    fn what_runs_an_entry_that_had_no_start_as_that_is_found() {
+        let made = |kind: &str, status: &Value| {
+            let book = Book::new().active(1, &["a"]).open("a");
+            let uid = book.world.get("Workspace", &key("a")).unwrap()["metadata"]["uid"].clone();
+            let owner = json!({"kind": "Workspace", "name": "a", "uid": uid, "controller": true});
+            let child = |kind: &str| {
+                json!({
+                    "apiVersion": "v1", "kind": kind,
+                    "metadata": {
+                        "name": "x", "namespace": "labs", "ownerReferences": [owner],
+                        "labels": {ENTRY_LABEL: "x"},
+                    },
+                })
+            };
+            book.world.create_value(child("Service"));
+            let book = book.close("a").status("a", status);
+            book.world.create_value(child(kind));
+            book
+        };
+        let container = json!({"startedParts": ["x"], "startedMachines": []});
+        made("Deployment", &container).found(made_in_turns, "");
+        let late = "VirtualMachine labs/x outside of a turn";
+        made("VirtualMachine", &container).found(made_in_turns, late);
+        let machine = json!({"startedParts": ["x"], "startedMachines": ["x"]});
+        made("VirtualMachine", &machine).found(made_in_turns, "");
+        let gained = json!({
+            "startedParts": ["x"], "startedMachines": ["x"], "disks": [{"entry": "x", "copied": false}],
+        });
+        made("VirtualMachine", &gained).found(made_in_turns, late);
+        made("Deployment", &json!({})).found(made_in_turns, "Deployment labs/x outside of a turn");
+        made("Deployment", &json!({"startedParts": ["x"]})).found(made_in_turns, "");
     }
 
     #[test]

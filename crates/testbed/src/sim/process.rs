@@ -157,7 +157,7 @@ impl From<&Passed> for Told {
             Outcome::Rested | Outcome::Wrote => End::Done(passed.next),
             Outcome::Gone => End::Done(Next::Wait),
             Outcome::Failed(Category::Conflict) => End::Conflict,
-            Outcome::Failed(_) => End::Failed { at_least: AGAIN_AFTER },
+            Outcome::Failed(_) => End::Failed { at_least: AGAIN_AFTER, next: passed.next },
         };
         Self {
             verdict: passed.verdict.to_owned(),

@@ -19,13 +19,14 @@ pub fn machine(instance: &Instance, machine: Option<&VirtualMachine>, pods: &[Ar
         return Part::progressing("KubeVirt has not taken it up yet");
     };
     let strategy = machine.spec.run_strategy.as_deref();
-    let is_behind =
-        status.observed_generation.is_some_and(|it| Some(it) < machine.metadata.generation);
-    if is_behind {
-        return behind(machine, status);
-    }
     if strategy == Some(RunStrategy::Halted.as_str()) {
         return halted(instance, status);
+    }
+    // KubeVirt tells it of a guest that is there.
+    let is_behind =
+        status.observed_generation.is_some_and(|it| Some(it) < machine.metadata.generation);
+    if status.created && is_behind {
+        return behind(machine, status);
     }
     if strategy != Some(instance.run_strategy.as_str()) {
         return Part::changing(NOT_TAKEN_UP);
@@ -45,7 +46,7 @@ fn behind(machine: &VirtualMachine, status: &VirtualMachineStatus) -> Part {
     let metadata = &machine.metadata;
     let (name, namespace) = (metadata.name.as_deref(), metadata.namespace.as_deref());
     let message = format!(
-        "{NOT_TAKEN_UP}, and is when it is restarted: virtctl restart {} -n {}; KubeVirt says: {words}",
+        "the last change takes effect when the machine is restarted: virtctl restart {} -n {}; KubeVirt says: {words}",
         name.unwrap_or_default(),
         namespace.unwrap_or_default()
     );

@@ -365,10 +365,15 @@ fn a_machine_that_kubevirt_has_not_seen_is_not_ready() {
     check_machine(Always, running().seen(Some(1)), late);
     check_machine(Once, running(), late);
     let asks = running().seen(Some(1)).says("RestartRequired", "True", "memory was changed");
-    let told = "the last change has not been taken up yet, and is when it is restarted: virtctl restart lab--db -n labs; KubeVirt says: memory was changed";
+    let told = "the last change takes effect when the machine is restarted: virtctl restart lab--db -n labs; KubeVirt says: memory was changed";
     check_machine(Always, asks, (Progressing, Reason::RestartRequired, told));
     let asked = running().says("RestartRequired", "False", "");
     check_machine(Always, asked.seen(Some(1)), late);
+    // Of one that is stopped it is not told, and its next start takes up everything.
+    let changed = made(Manual, "Stopped").seen(Some(1)).says("RestartRequired", "True", "memory");
+    check_machine(Manual, changed, (Runs, Reason::AllReady, ""));
+    let suspended = made(Halted, "Stopped").seen(Some(1));
+    check_machine(Always, suspended, (Pending, Reason::Suspended, "it is stopped"));
     check_machine(Always, running().seen(None), (Runs, Reason::AllReady, ""));
     let unseen = (Progressing, Reason::Progressing, "KubeVirt has not taken it up yet");
     check_machine(Always, made(Always, "").unseen(), unseen);

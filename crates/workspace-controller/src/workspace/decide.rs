@@ -117,6 +117,10 @@ impl Pass<'_> {
         let is_over = |name: &&str| had_start.contains(name) || standing.given_up.contains(*name);
         let names = parts::names(self.workspace);
         memory.started_parts = names.filter(is_over).map(str::to_owned).collect();
+        let is_missing = |name: &String| {
+            parts::names(self.workspace).any(|it| it == name) && !self.observed.has_address(name)
+        };
+        memory.unreachable_parts.retain(is_missing);
         memory.disks = self.observed.disks(standing);
         if let Some(number) = self.observed.held() {
             memory.last_turn = Some(number);

@@ -48,8 +48,15 @@ pub struct Standing {
 pub struct Trouble {
     /// Why.
     pub lack: Lack,
-    /// Whether only a person can help.
-    pub is_final: bool,
+    /// What only a person can help with, of this one or another.
+    pub stall: Option<Lack>,
+}
+
+impl Trouble {
+    /// For this reason; a `final` one is a person's to help with.
+    pub fn new(lack: Lack, is_final: bool) -> Self {
+        Self { stall: is_final.then(|| lack.clone()), lack }
+    }
 }
 
 /// The memory of `memory` with everything that is output made anew.
@@ -115,8 +122,8 @@ impl Sight<'_> {
     fn accepted(&self) -> Finding {
         match (&self.standing.verdict, &self.standing.trouble) {
             (Verdict::Invalid(lack), _) => because(false, lack.clone()),
-            (_, Some(trouble)) if trouble.lack.reason == Reason::NameConflict => {
-                because(false, trouble.lack.clone())
+            (_, Some(Trouble { stall: Some(lack), .. })) if lack.reason == Reason::NameConflict => {
+                because(false, lack.clone())
             }
             _ => Finding::new(true, Reason::Accepted, ""),
         }
@@ -160,14 +167,13 @@ impl Sight<'_> {
         let Some(workspace) = &self.observed.workspace else {
             return Finding::new(false, Reason::Deleting, "");
         };
+        if let Some(lack) = self.refused(ChildKind::NetworkPolicy) {
+            return because(false, lack);
+        }
         if !workspace.spec.network.isolate {
             let message =
                 "network.isolate is false: whatever the cluster lets through reaches the parts";
             return Finding::new(true, Reason::NotIsolated, message);
-        }
-        let mut refused = self.standing.refused.iter();
-        if let Some((_, lack)) = refused.find(|(child, _)| child.kind == ChildKind::NetworkPolicy) {
-            return because(false, lack.clone());
         }
         let Some(own) = self.observed.own_policy() else {
             let why = self.admitted();
@@ -206,7 +212,17 @@ impl Sight<'_> {
         }
     }
 
+    /// What was refused of a child of that kind that is of no entry, or of none any more.
+    fn refused(&self, kind: ChildKind) -> Option<Lack> {
+        let mut refused = self.standing.refused.iter();
+        let found = refused.find(|(child, _)| child.kind == kind && child.entry.is_none());
+        found.map(|(_, lack)| lack.clone())
+    }
+
     fn machines_ready(&self) -> Finding {
+        if let Some(lack) = self.refused(ChildKind::VirtualMachine) {
+            return because(false, lack);
+        }
         let mut asked = self.reports.iter().filter(|report| report.runs_machine).peekable();
         if asked.peek().is_none() {
             return Finding::new(true, Reason::NothingAsked, "");
@@ -218,6 +234,9 @@ impl Sight<'_> {
     }
 
     fn containers_ready(&self) -> Finding {
+        if let Some(lack) = self.refused(ChildKind::Deployment) {
+            return because(false, lack);
+        }
         let mut asked = self.reports.iter().filter(|report| report.container.is_some()).peekable();
         if asked.peek().is_none() {
             return Finding::new(true, Reason::NothingAsked, "");
@@ -225,10 +244,13 @@ impl Sight<'_> {
         self.first_lack(asked)
     }
 
-    /// What was refused comes first, then what is broken, then what is only on its way.
+    /// What was refused comes first, then what is broken, then what a person is to restart, then what is only on its way.
     fn first_lack<'r>(&self, reports: impl Iterator<Item = &'r Report>) -> Finding {
         let mut lacking: Vec<&Report> = reports.filter(|report| !report.is_ready).collect();
-        lacking.sort_by_key(|report| (!report.is_refused, !report.is_degraded));
+        let asks_for_restart = |report: &Report| report.lack.reason == Reason::RestartRequired;
+        lacking.sort_by_key(|report| {
+            (!report.is_refused, !report.is_degraded, !asks_for_restart(report))
+        });
         match lacking.first() {
             None => Finding::new(true, Reason::AllReady, ""),
             Some(report) => because(false, report.lack.clone()),
@@ -261,7 +283,7 @@ impl Sight<'_> {
             condition::CONTAINERS_READY,
             condition::CREATING_WORKS,
         ];
-        if !of_parts.contains(kind) {
+        if !of_parts.contains(kind) || first.reason == Reason::RestartRequired {
             return Finding::new(false, first.reason, first.message.clone());
         }
         let is_degraded = self.reports.iter().any(|report| report.is_degraded);
@@ -276,6 +298,7 @@ impl Sight<'_> {
     fn reconciling(&self, ready: &Finding) -> Option<Finding> {
         let is_at_rest = ready.status == condition::Truth::True
             || self.stall.is_some()
+            || ready.reason == Reason::RestartRequired
             || (self.standing.verdict == Verdict::Suspended && self.observed.pods.is_empty());
         (!is_at_rest).then(|| Finding::new(true, ready.reason, ready.message.clone()))
     }
@@ -350,8 +373,7 @@ fn stall(standing: &Standing, observed: &Observed) -> Option<Lack> {
         Verdict::Invalid(lack) => Some(lack.clone()),
         _ => None,
     };
-    let trouble = standing.trouble.as_ref().filter(|trouble| trouble.is_final);
-    let of_trouble = || trouble.map(|trouble| trouble.lack.clone());
+    let of_trouble = || standing.trouble.as_ref().and_then(|trouble| trouble.stall.clone());
     let has_stalled = observed.needs.disks.values().any(Disk::is_stalled)
         && standing.verdict != Verdict::Suspended;
     let of_disks = || observed.lacks_of_disks().into_iter().next().filter(|_| has_stalled);

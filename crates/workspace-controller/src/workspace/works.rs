@@ -5,7 +5,7 @@
 //! ```
 //! Each entry has a lane of its own, so that what is refused of one holds no other up, but for the address that the others
 //! wait for; and so have each image and what goes, a disk behind its machine. What is suspended stops first of all. A policy
-//! that is there isolates: while it is being changed, what runs is changed and stopped, and only what is not there waits.
+//! that is there isolates: while it is being changed, what runs is changed and stopped, and only what is to start waits.
 //!
 //! A part that had its start is kept as it should be in every pass. One that had none is touched by nobody without a turn;
 //! so one that a suspension stopped stays stopped until its turn has come.
@@ -23,7 +23,7 @@ use otctl_kit::cluster::{Target, erase};
 use otctl_kit::plan::{Action, Write};
 use otctl_types::Workspace;
 use otctl_types::condition::Reason;
-use otctl_types::workspace::{Container, VirtualMachine as MachineEntry};
+use otctl_types::workspace::{Container, RunStrategy, VirtualMachine as MachineEntry};
 
 use self::departure::departure;
 use self::write::{bring_about, delete, establish_either, finalize, stays};
@@ -34,6 +34,7 @@ use crate::children::{self, Facts, service};
 use crate::family::Child;
 use crate::grounds::Ground;
 use crate::images::Disk;
+use crate::machines::VirtualMachine;
 use crate::owned;
 use crate::parts;
 
@@ -59,7 +60,7 @@ pub fn works(workspace: &Workspace, observed: &Observed, verdict: &Verdict) -> W
     let of = |is_active: &dyn Fn(&str) -> bool| Works::of(workspace, observed, is_active).writes();
     match verdict {
         Verdict::Gone | Verdict::Unticketed => Writes::default(),
-        Verdict::Leaving => Writes { first: departure(workspace, observed), lanes: Vec::new() },
+        Verdict::Leaving => departure(workspace, observed),
         Verdict::Invalid(lack) if lack.reason == Reason::NamespaceNotAllowed => Writes::default(),
         Verdict::Opening(_) | Verdict::Building | Verdict::Settling(_) => of(&|_| true),
         Verdict::Suspended => of(&|entry| observed.has_child(entry)),
@@ -110,8 +111,9 @@ impl<'a> Works<'a> {
             workloads.extend(self.machines(&startable));
         }
         let (made, changed): (Vec<Write>, Vec<Write>) = network.into_iter().partition(is_new);
-        if !changed.is_empty() && self.workspace.spec.network.isolate {
-            workloads.retain(|_, writes| !writes.iter().any(is_new));
+        if !changed.is_empty() && self.workspace.spec.network.isolate && !self.is_stopped {
+            // Nothing starts under a policy that is not what it should be.
+            workloads.retain(|entry, writes| !writes.iter().any(is_new) && !self.rests(entry));
         }
         let finalizer = self.finalizer(workloads.values().flatten().any(is_new));
         // What goes comes before what is made: it may hold what is asked for next.
@@ -147,6 +149,14 @@ impl<'a> Works<'a> {
             lane
         };
         parts::names(self.workspace).map(lane).collect()
+    }
+
+    /// Whether what is there of an entry has no pods.
+    fn rests(&self, entry: &str) -> bool {
+        let deployment = self.observed.deployment(entry).and_then(|it| it.spec.as_ref());
+        let machine = self.observed.machine(entry).map(|it| it.spec.run_strategy.as_deref());
+        deployment.is_some_and(|spec| spec.replicas == Some(0))
+            || machine.flatten() == Some(RunStrategy::Halted.as_str())
     }
 
     /// Whether what is written may make pods: not while their policy is missing and its name is somebody else's.
@@ -218,28 +228,21 @@ impl<'a> Works<'a> {
     /// now.
     fn service(&self, entry: &str, of: impl Fn(Option<&str>) -> Service) -> Option<Write> {
         let because = "its entry is reached by this name";
-        let address = self.address_before(entry);
-        let wanted = of(address.as_deref());
+        let address = self.observed.address_before(entry);
+        let wanted = of(address);
         match (address, self.observed.service(entry)) {
             (Some(_), None) => Some(establish_either(&wanted, &of(None), because)),
             (_, found) => bring_about(&wanted, found, because),
         }
     }
 
-    /// The address that a Service had before it was lost: pods know it.
-    fn address_before(&self, entry: &str) -> Option<String> {
-        let mut deployments = self.observed.deployments.iter();
-        let known = deployments.find_map(|it| children::host_aliases::address(it, entry));
-        known.filter(|_| self.observed.service(entry).is_none()).map(str::to_owned)
-    }
-
-    /// Whether the workload of an entry may be written: pods that it makes can be told every name. What had its start and is
-    /// lost is made again without those of entries that had none, which its pods did not know either.
-    fn may_write(&self, entry: &str, is_there: bool, startable: &BTreeSet<&str>) -> bool {
-        let started = parts::started(self.workspace);
-        let is_healing = !is_there && started.contains(entry);
-        let mut awaited = startable.iter().filter(|it| !is_healing || started.contains(*it));
-        self.is_stopped || awaited.all(|entry| self.observed.has_address(entry))
+    /// Whether the workload of an entry may be written: pods that it makes can be told every name. A Service that is made
+    /// anew has no address yet.
+    fn may_write(&self, entry: &str, startable: &BTreeSet<&str>) -> bool {
+        let services = self.services(startable);
+        let is_made_anew = |it: &str| services.get(it).is_some_and(|write| !keeps_address(write));
+        let is_known = |it: &str| self.observed.has_address(it) && !is_made_anew(it);
+        self.is_stopped || self.observed.address_waited_for(entry, startable, is_known).is_none()
     }
 
     /// The entries whose workloads are written: what is there stops, whatever of it is somebody else's.
@@ -250,17 +253,18 @@ impl<'a> Works<'a> {
 
     fn deployments(&self, startable: &BTreeSet<&'a str>) -> BTreeMap<&'a str, Vec<Write>> {
         let aliases = children::host_aliases::host_aliases(&self.observed.addresses());
+        let nameless = self.observed.without_address();
         let entries = self.container_entries(&self.running(startable)).into_iter();
         let writes = entries.filter_map(|entry| {
             let replicas = if self.is_stopped { 0 } else { entry.replicas };
             let found = self.observed.deployment(&entry.name);
-            if !self.may_write(&entry.name, found.is_some(), startable) {
+            if !self.may_write(&entry.name, startable) {
                 return None;
             }
             let aliases = aliases.clone();
             let wanted = children::deployment::deployment(&self.facts, entry, replicas, aliases);
             let wanted = match found {
-                Some(found) => children::host_aliases::settled(wanted, found),
+                Some(found) => children::host_aliases::settled(wanted, found, &nameless),
                 None => wanted,
             };
             Some((entry.name.as_str(), vec![bring_about(&wanted, found, "its entry runs")?]))
@@ -273,10 +277,7 @@ impl<'a> Works<'a> {
             return BTreeMap::new();
         }
         let entries = self.machine_entries(&self.running(startable)).into_iter();
-        let entries = entries.filter(|entry| {
-            let is_there = self.observed.machine(&entry.name).is_some();
-            self.may_write(&entry.name, is_there, startable)
-        });
+        let entries = entries.filter(|entry| self.may_write(&entry.name, startable));
         entries.map(|entry| (entry.name.as_str(), self.machine(entry))).collect()
     }
 
@@ -286,6 +287,12 @@ impl<'a> Works<'a> {
         let Some(instance) = &entry.spec.instance else { return Vec::new() };
         let (claim, made, kept) = match self.observed.claim(&entry.name) {
             Some(claim) => (claim.name_any(), None, self.keep(entry, claim)),
+            // A disk is work; and a machine is not to run on since its disk is lost.
+            None if self.is_stopped => {
+                let found = self.observed.machine(&entry.name);
+                let Some(claim) = found.and_then(VirtualMachine::claim) else { return Vec::new() };
+                (claim.to_owned(), None, None)
+            }
             None => {
                 let Some(claim) = self.copy(entry) else { return Vec::new() };
                 let made = bring_about(&claim, None, "it is the disk of its machine");
@@ -322,6 +329,11 @@ impl<'a> Works<'a> {
         let entries = self.workspace.spec.containers.iter();
         entries.filter(|entry| names.contains(entry.name.as_str())).collect()
     }
+}
+
+/// Whether what is written stays what it is.
+fn keeps_address(write: &Write) -> bool {
+    !matches!(write.action, Action::Delete { .. })
 }
 
 /// Whether a write makes something that is not there.

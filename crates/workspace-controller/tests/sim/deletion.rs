@@ -103,6 +103,23 @@ fn a_child_whose_deletion_is_refused_is_told_and_tried_again() {
     expect_gone(&sim);
 }
 
+/// What can go goes, and with it what it costs; the policy waits for the last pod.
+#[test]
+fn a_deletion_that_is_refused_holds_up_no_other() {
+    let mut sim = ready();
+    let fault = call("write Deployment labs/lab--api").always();
+    sim.faults().add(fault.then(refusal(403, "Forbidden", "no")));
+    delete(&sim.world, "lab");
+    sim.run_until("the others are gone", |world| {
+        names(world, "Deployment") == ["lab--api"] && names(world, "VirtualMachine").is_empty()
+    });
+    sim.run_until("their pods too", |world| names(world, "Pod").len() == 1);
+    assert_eq!(names(&sim.world, "NetworkPolicy"), ["lab--network"], "\n{}", sim.story);
+    sim.faults().clear();
+    sim.settle();
+    expect_gone(&sim);
+}
+
 #[test]
 fn children_that_are_gone_already_are_a_success() {
     let mut sim = ready();

@@ -1,9 +1,11 @@
 //! Edits: an added entry takes a turn, a removed one goes, a changed one is rolled, and the others are not touched.
 
 use otctl_kit::plan::Propagation;
+use otctl_types::WorkspaceSpec;
 use otctl_types::condition;
 use otctl_types::workspace::ContainerPort;
 use serde_json::{Value, json};
+use testbed::builders::key;
 use testbed::fault::at as call;
 use testbed::sim::Order;
 use testbed::{Health, Sim};
@@ -13,6 +15,7 @@ use crate::controller::{
     at, edit, expect_sound, is_ready, names, reason, slots, status, told, versions, world, world_of,
 };
 use crate::faults::refusal;
+use crate::healing::{cluster_ip, hosts};
 
 /// A workspace with a machine and two containers, Ready.
 pub(crate) fn ready() -> Sim {
@@ -348,4 +351,44 @@ fn back_and_forth_ends_where_it_began() {
     let deployment = sim.world.get("Deployment", &at("lab--api")).unwrap();
     assert_eq!(deployment["spec"]["replicas"], json!(1));
     assert_eq!(names(&sim.world, "Pod").len(), 3);
+}
+
+/// A Service that gets or loses its address is made anew. Pods that are made meanwhile are to know where it is then, and none
+/// keeps an address that is free for anybody.
+#[test]
+fn pods_know_an_entry_by_the_address_that_it_has_after_an_edit() {
+    let mut sim = ready();
+    let all = |sim: &Sim| {
+        ["api", "web"].map(|name| (name.to_owned(), cluster_ip(sim, &format!("lab--{name}"))))
+    };
+    let ports =
+        sim.world.get("Workspace", &key("lab")).unwrap()["spec"]["containers"][0]["ports"].clone();
+    let roll = |spec: &mut WorkspaceSpec| {
+        spec.containers.iter_mut().for_each(|it| it.image.push_str("-next"));
+    };
+    let with_ports = |spec: &mut WorkspaceSpec, ports: &Value| {
+        spec.containers[0].ports = serde_json::from_value(ports.clone()).unwrap();
+    };
+    for rolls in [true, false] {
+        edit(&sim.world, "lab", |spec| {
+            with_ports(spec, &json!([]));
+            if rolls {
+                roll(spec);
+            }
+        });
+        sim.settle();
+        for name in ["lab--api", "lab--web"] {
+            assert_eq!(hosts(&sim, name), all(&sim)[1..], "{name}\n{}", sim.story);
+        }
+        edit(&sim.world, "lab", |spec| {
+            with_ports(spec, &ports);
+            roll(spec);
+        });
+        sim.settle();
+        for name in ["lab--api", "lab--web"] {
+            assert_eq!(hosts(&sim, name), all(&sim), "{name}\n{}", sim.story);
+        }
+    }
+    assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
+    expect_sound(&sim);
 }

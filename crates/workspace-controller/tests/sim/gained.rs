@@ -10,6 +10,7 @@ use testbed::{Health, Sim};
 
 use crate::builders::{instance, synced_image, workspace};
 use crate::controller::{edit, expect_sound, is_ready, names, reason, status, world_of};
+use crate::healing::{cluster_ip, hosts};
 
 /// What was started without a machine is started again with it, one after the other as the limit says; in no step of it is
 /// anything broken.
@@ -130,6 +131,12 @@ fn entries_that_become_the_other_kind_take_their_turns() {
         let machine = steps.iter().position(begins(&format!("{name}--y"))).unwrap();
         let container = steps.iter().position(|it| *it == format!("{name}--x deployed")).unwrap();
         assert!(turn < machine && turn < container, "{steps:?}\n{}", sim.story);
+    }
+    // Their pods know each entry where it is now.
+    for name in all {
+        let lines = hosts(&sim, &format!("{name}--x"));
+        let address = cluster_ip(&sim, &format!("{name}--x"));
+        assert_eq!(lines, [("x".to_owned(), address)], "{name}\n{}", sim.story);
     }
     let (second, ready) = (steps.iter().position(|step| step == "b#2"), "a--y runs");
     assert!(steps.iter().position(|step| step == ready) < second, "{steps:?}\n{}", sim.story);

@@ -52,6 +52,24 @@ fn uid(sim: &Sim, kind: &str, name: &str) -> Value {
     sim.world.get(kind, &at(name)).unwrap()["metadata"]["uid"].clone()
 }
 
+/// The address of a Service.
+pub(crate) fn cluster_ip(sim: &Sim, service: &str) -> String {
+    let service = sim.world.get("Service", &at(service)).unwrap();
+    service["spec"]["clusterIP"].as_str().unwrap().to_owned()
+}
+
+/// The names that pods of a Deployment know, and where they lead.
+pub(crate) fn hosts(sim: &Sim, deployment: &str) -> Vec<(String, String)> {
+    let deployment = sim.world.get("Deployment", &at(deployment)).unwrap();
+    let lines = deployment["spec"]["template"]["spec"]["hostAliases"].as_array().cloned();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let pair = |line: Value| (text(&line["hostnames"][0]), text(&line["ip"]));
+    let mut lines: Vec<_> = lines.unwrap_or_default().into_iter().map(pair).collect();
+    // A line that is added comes last.
+    lines.sort();
+    lines
+}
+
 #[test]
 fn a_lost_service_whose_address_is_somebody_elses_by_now_gets_another_one() {
     let mut sim = ready();

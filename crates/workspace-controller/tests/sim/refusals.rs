@@ -12,7 +12,8 @@ use testbed::{Health, Sim};
 
 use crate::builders::{container, instance, machine, workspace};
 use crate::controller::{
-    at, edit, expect_sound, is_ready, names, reason, slots, status, world, world_of,
+    at, edit, expect_sound, expect_sound_together, is_ready, names, reason, slots, status, world,
+    world_of,
 };
 use crate::edits::ready;
 use crate::faults::refusal;
@@ -250,15 +251,19 @@ fn the_first_port_of_a_machine_is_an_edit_like_any_other() {
     assert!(!too_early, "\n{}", sim.story);
 }
 
-/// A policy that is there isolates. What runs under it is changed and stopped all the same; what is added waits for what the
-/// policy is to be.
+fn door(spec: &mut WorkspaceSpec) {
+    let from = json!([{"from": {"cidr": "10.0.0.0/8"}}]);
+    spec.network.ingress = serde_json::from_value(from).unwrap();
+}
+
+/// A policy that is there isolates. What runs under it is changed and stopped all the same; what is to start waits for what
+/// the policy is to be.
 #[test]
-fn a_change_of_the_policy_that_is_refused_holds_up_only_what_is_not_there() {
+fn a_change_of_the_policy_that_is_refused_holds_up_only_what_is_to_start() {
     let mut sim = ready();
     refuse(&sim, "NetworkPolicy labs/lab--network");
     edit(&sim.world, "lab", |spec| {
-        let from = json!([{"from": {"cidr": "10.0.0.0/8"}}]);
-        spec.network.ingress = serde_json::from_value(from).unwrap();
+        door(spec);
         spec.containers[0].image.push_str("-next");
         spec.containers.push(container("new"));
     });
@@ -270,14 +275,44 @@ fn a_change_of_the_policy_that_is_refused_holds_up_only_what_is_not_there() {
     sim.run_until("it has had its time", |world| status(world, "lab").open_turn.is_none());
     assert!(sim.world.get("Deployment", &at("lab--new")).is_none(), "\n{}", sim.story);
     assert_eq!(reason(&sim.world, "lab", condition::NETWORK_READY), "Rejected");
-    sim.world.delete("Deployment", &at("lab--web"), Propagation::Background);
+    sim.world.edit("Deployment", &at("lab--web"), |it| it["metadata"]["labels"] = json!({}));
+    sim.run_until("it is put right", |world| {
+        let labels =
+            world.get("Deployment", &at("lab--web")).unwrap()["metadata"]["labels"].clone();
+        labels.as_object().is_some_and(|labels| !labels.is_empty())
+    });
+    edit(&sim.world, "lab", |spec| spec.suspended = true);
+    sim.run_until("nothing runs", |world| names(world, "Pod").is_empty());
+    sim.faults().clear();
+    edit(&sim.world, "lab", |spec| spec.suspended = false);
+    sim.settle();
+    assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
+    expect_sound(&sim);
+}
+
+/// What was stopped has no pods: they are isolated as their spec says from their first moment on.
+#[test]
+fn nothing_is_resumed_under_a_policy_that_may_not_be_put_right() {
+    let mut sim = ready();
+    edit(&sim.world, "lab", |spec| spec.suspended = true);
+    sim.settle();
+    refuse(&sim, "NetworkPolicy labs/lab--network");
+    let open = json!({"podSelector": {}, "ingress": [{}], "policyTypes": ["Ingress"]});
+    sim.world.edit("NetworkPolicy", &at("lab--network"), |it| it["spec"] = open.clone());
+    edit(&sim.world, "lab", |spec| spec.suspended = false);
+    sim.run_until("it is told", |world| reason(world, "lab", condition::READY) == "Rejected");
+    sim.run_until("it has had its time", |world| {
+        let told = status(world, "lab");
+        told.open_turn.is_none() && !told.started_parts.is_empty()
+    });
+    assert_eq!(names(&sim.world, "Pod"), [""; 0], "\n{}", sim.story);
     sim.faults().clear();
     sim.settle();
     assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
     expect_sound(&sim);
 }
 
-/// That it is not isolated any more is nothing to wait for either.
+/// That it is not isolated any more is nothing to wait for; that it still is, is told.
 #[test]
 fn a_policy_that_may_not_be_deleted_holds_nothing_up() {
     let mut sim = ready();
@@ -289,26 +324,72 @@ fn a_policy_that_may_not_be_deleted_holds_nothing_up() {
     sim.run_until("what is added is there", |world| {
         world.get("Deployment", &at("lab--new")).is_some()
     });
-    sim.run_until("it is told", |world| reason(world, "lab", condition::READY) == "Rejected");
+    sim.run_until("it is told", |world| {
+        reason(world, "lab", condition::NETWORK_READY) == "Rejected"
+    });
+    sim.faults().clear();
+    sim.settle();
+    assert_eq!(reason(&sim.world, "lab", condition::NETWORK_READY), "NotIsolated");
+    assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
+    expect_sound(&sim);
 }
 
-/// The one that keeps it from doing what it was asked to comes first, and the others are not kept secret.
+/// The one that keeps it from doing what it was asked to comes first, and the others are not kept secret. What only a person
+/// can help with has failed all the same.
 #[test]
 fn of_several_refusals_the_one_that_keeps_from_stopping_is_told_and_how_many_there_are() {
-    let mut sim = ready();
-    let port = |spec: &mut WorkspaceSpec| {
-        spec.containers[0].ports[0].container_port = 9000;
-        spec.suspended = true;
+    let check = |of_service: What, has_stalled: bool| {
+        let mut sim = ready();
+        answer(&sim, "Service labs/lab--api", of_service);
+        refuse(&sim, "VirtualMachine labs/lab--db");
+        edit(&sim.world, "lab", |spec| {
+            spec.containers[0].ports[0].container_port = 9000;
+            spec.suspended = true;
+        });
+        let told = |world: &testbed::World| status(world, "lab").message.unwrap_or_default();
+        sim.run_until("it is told", |world| told(world).contains("says no"));
+        let message = told(&sim.world);
+        assert!(message.contains("VirtualMachine labs/lab--db was refused"), "{message}");
+        assert!(message.ends_with("; and 1 other write was refused"), "{message}");
+        let conditions = status(&sim.world, "lab").conditions;
+        assert_eq!(condition::is_true(&conditions, condition::STALLED), has_stalled);
     };
-    for what in ["Service labs/lab--api", "VirtualMachine labs/lab--db"] {
-        refuse(&sim, what);
+    check(refusal(403, "Forbidden", "admission webhook says no"), false);
+    check(refusal(422, "Invalid", "spec.ports: no such port"), true);
+}
+
+/// It has no address that anybody could wait for: what had its start is changed and healed without.
+#[test]
+fn a_service_that_is_refused_for_good_holds_up_no_other_entry() {
+    for refusal in [refusal(422, "Invalid", "no"), refusal(403, "Forbidden", "no")] {
+        let mut sim = ready();
+        answer(&sim, "Service labs/lab--new", refusal);
+        edit(&sim.world, "lab", |spec| spec.containers.push(container("new")));
+        sim.run_until("its start is over", |world| {
+            let told = status(world, "lab");
+            told.open_turn.is_none() && told.started_parts.iter().any(|it| it == "new")
+        });
+        edit(&sim.world, "lab", |spec| spec.containers[0].image.push_str("-next"));
+        sim.run_until("the change is made", |world| {
+            let told = world.get("Deployment", &at("lab--api")).unwrap();
+            let image = &told["spec"]["template"]["spec"]["containers"][0]["image"];
+            *image == "registry.example/api:1-next"
+        });
+        sim.world.delete("Deployment", &at("lab--api"), Propagation::Background);
+        sim.run_until("it is gone", |world| world.get("Deployment", &at("lab--api")).is_none());
+        sim.run_until("it is back", |world| world.get("Deployment", &at("lab--api")).is_some());
+        edit(&sim.world, "lab", |spec| spec.suspended = true);
+        sim.run_until("nothing runs", |world| names(world, "Pod").is_empty());
+        edit(&sim.world, "lab", |spec| spec.suspended = false);
+        sim.run_until("the others run", |world| {
+            status(world, "lab").ready_parts == Some("3/4".to_owned())
+        });
+        sim.faults().clear();
+        sim.settle();
+        assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
+        // What had its time starts without a slot, when the refusal ends.
+        expect_sound_together(&sim);
     }
-    edit(&sim.world, "lab", port);
-    let told = |world: &testbed::World| status(world, "lab").message.unwrap_or_default();
-    sim.run_until("it is told", |world| told(world).contains("admission webhook says no"));
-    let message = told(&sim.world);
-    assert!(message.contains("VirtualMachine labs/lab--db was refused"), "{message}");
-    assert!(message.ends_with("; and 1 other write was refused"), "{message}");
 }
 
 /// The other machine starts by itself; this one is waited for in vain.
@@ -338,9 +419,52 @@ fn who_waits_for_an_address_says_for_whose() {
         let api = resources.containers.into_iter().find(|it| it.name == "api");
         api.and_then(|it| it.message).unwrap_or_default()
     };
-    sim.run_until("it says so", |world| told(world).contains("the address of 'web'"));
+    sim.run_until("it says so", |world| told(world).contains("the Service of 'web'"));
     assert_eq!(names(&sim.world, "Deployment"), [""; 0], "\n{}", sim.story);
     sim.faults().clear();
     sim.settle();
     assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
+}
+
+/// It runs on: who waits for the condition is not to take it for gone.
+#[test]
+fn what_may_not_be_removed_is_told_where_it_is_looked_for() {
+    let check = |kind: &str, name: &str, told: &str, remove: fn(&mut WorkspaceSpec)| {
+        let mut sim = ready();
+        refuse(&sim, &format!("{kind} labs/{name}"));
+        edit(&sim.world, "lab", remove);
+        sim.run_until("it is told", |world| reason(world, "lab", condition::READY) == "Rejected");
+        assert_eq!(reason(&sim.world, "lab", told), "Rejected", "{kind}\n{}", sim.story);
+        sim.faults().clear();
+        sim.settle();
+        assert!(is_ready(&sim.world, "lab"), "{kind}\n{}", sim.story);
+    };
+    let machines = |spec: &mut WorkspaceSpec| spec.virtual_machines.clear();
+    check("VirtualMachine", "lab--db", condition::VIRTUAL_MACHINES_READY, machines);
+    let container = |spec: &mut WorkspaceSpec| drop(spec.containers.remove(0));
+    check("Deployment", "lab--api", condition::CONTAINERS_READY, container);
+}
+
+/// A backoff is no part of what a start may last: others wait for the slot.
+#[test]
+fn a_slot_is_given_back_in_time_while_something_is_refused() {
+    let mut sim = world_of(1, Order::Fixed);
+    refuse(&sim, "Service labs/lab--api");
+    workspace("lab").container("api").create(&sim.world);
+    sim.run_until("its turn is over", |world| {
+        let told = status(world, "lab");
+        told.open_turn.is_none() && !told.started_parts.is_empty()
+    });
+    let late =
+        sim.world.list("Event").into_iter().filter(|it| it["reason"] == "ProvisioningTimedOut");
+    assert_eq!(late.count(), 1, "\n{}", sim.story);
+    let opened = sim.world.history(|history| {
+        let open = history.iter().find(|it| !it.object["status"]["openTurn"].is_null());
+        open.map(|it| it.object["status"]["openTurn"]["since"].clone())
+    });
+    let closed = status(&sim.world, "lab").conditions;
+    let closed = condition::find(&closed, condition::ADMITTED).unwrap();
+    assert_eq!(closed.status, "True");
+    let since: jiff::Timestamp = serde_json::from_value(opened.unwrap()).unwrap();
+    assert_eq!(sim.now().duration_since(since), jiff::SignedDuration::from_mins(15));
 }

@@ -258,7 +258,7 @@ fn full_status() -> Value {
         "observedGeneration": 1, "phase": "Provisioning", "namespace": "labs", "message": "It goes on.",
         "readyParts": "3/5", "ticket": "0000000001", "queuedAt": "2026-01-01T00:00:00Z", "lastTurn": 2,
         "openTurn": {"number": 2, "since": "2026-01-01T00:00:00Z"}, "startedParts": ["database", "worker"],
-        "startedMachines": ["database"],
+        "startedMachines": ["database"], "unreachableParts": ["worker"],
         "disks": [{"entry": "database", "image": "database-1.4.0", "revision": "r1", "copied": true}],
         "conditions": [
             condition("Accepted", "Accepted"), condition("Admitted", "Admitted"), condition("CreatingWorks", "Creating"),

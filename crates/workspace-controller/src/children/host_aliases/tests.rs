@@ -26,7 +26,7 @@ fn check(
     let mut observed = made(&full(), &THEN);
     by_hand(&mut observed);
     let desired = made(&full().with(change), now);
-    let settled = settled(desired.clone(), &observed);
+    let settled = settled(desired.clone(), &observed, &BTreeSet::new());
     let lines: Vec<_> = pairs(lines(&settled)).collect();
     assert_eq!(lines, expected);
     assert_eq!(with(settled, Vec::new()), with(desired, Vec::new()), "nothing else is touched");
@@ -62,7 +62,7 @@ fn pods_that_are_replaced_anyway_get_every_name() {
 fn a_field_that_is_not_asked_for_any_more_replaces_pods_too() {
     let full_entry = full().with(|it| it.workspace.spec.containers[1].args = vec!["-v".to_owned()]);
     let observed = made(&full_entry, &THEN);
-    let settled = settled(made(&full(), &WITH_DB), &observed);
+    let settled = settled(made(&full(), &WITH_DB), &observed, &BTreeSet::new());
     assert_eq!(lines(&settled).len(), 3);
 }
 
@@ -128,4 +128,31 @@ fn what_others_put_into_the_template_replaces_nothing() {
         pods(deployment).termination_grace_period_seconds = Some(30);
     };
     check(&WITH_DB, nothing, inject, &THEN);
+}
+
+/// Its address is free for anybody.
+#[test]
+fn a_name_that_has_no_address_any_more_is_taken_away() {
+    let observed = made(&full(), &THEN);
+    let now = &THEN[..1];
+    let settled = settled(made(&full(), now), &observed, &BTreeSet::from(["attacker"]));
+    assert_eq!(pairs(lines(&settled)).collect::<Vec<_>>(), now);
+}
+
+/// Once: it is noted which restart that was.
+#[test]
+fn pods_that_are_replaced_by_hand_get_every_name() {
+    let mut observed = made(&full(), &THEN);
+    let template = &mut observed.spec.as_mut().unwrap().template;
+    let annotations = &mut template.metadata.get_or_insert_default().annotations;
+    let at = (RESTARTED_AT.to_owned(), "2026-05-01T12:00:00Z".to_owned());
+    annotations.get_or_insert_default().extend([at]);
+    let desired = || made(&full(), &WITH_DB);
+    let restarted = settled(desired(), &observed, &BTreeSet::new());
+    assert_eq!(pairs(lines(&restarted)).collect::<Vec<_>>(), WITH_DB);
+    let mut again = observed.clone();
+    again.metadata.annotations.clone_from(&restarted.metadata.annotations);
+    let again = with(again, host_aliases(&BTreeMap::new()));
+    let kept = settled(desired(), &again, &BTreeSet::new());
+    assert!(lines(&kept).is_empty(), "{kept:?}");
 }

@@ -43,12 +43,18 @@ pub fn refused(
     };
     // What was made all the same is remembered once it is seen.
     let seen = Standing { given_up, ..pass.standing(&verdict, &Writes::default()) };
-    let memory = pass.memory(&verdict, &seen);
+    let mut memory = pass.memory(&verdict, &seen);
     let planned = pass.standing(&verdict, &works);
+    let refused = pass.refused_children(undone);
+    // Nobody is to wait for an address that is not to be had.
+    let services = refused.iter().filter(|(child, _)| child.kind == ChildKind::Service);
+    memory.unreachable_parts.extend(services.filter_map(|(child, _)| child.entry.clone()));
+    memory.unreachable_parts.sort();
+    memory.unreachable_parts.dedup();
     let standing = Standing {
         trouble: Some(trouble_of(undone, workspace)),
         touched: planned.touched.into_iter().chain(pass.children(undone)).collect(),
-        refused: pass.refused_children(undone),
+        refused,
         ..planned
     };
     let status = render(memory, &standing, observed, now);
@@ -58,19 +64,18 @@ pub fn refused(
     Some(Told { status, notices })
 }
 
-/// What stands for all of it: what only a person can help with; of those, what keeps a suspended workspace from stopping, and
+/// What stands for all of it: of a suspended workspace what keeps it from stopping, else what only a person can help with,
 /// else what was refused first. How many others there are is told with it.
 fn trouble_of(undone: &Undone<'_>, workspace: &Workspace) -> Trouble {
-    let has_pods = |target: &Target| {
-        [Deployment::kind(&()), VirtualMachine::kind(&())]
-            .contains(&target.resource.kind.as_str().into())
-    };
+    let kinds = [Deployment::kind(&()), VirtualMachine::kind(&())];
+    let has_pods = |target: &Target| kinds.iter().any(|kind| *kind == target.resource.kind);
     let rank = |(target, trouble): &(&Target, Trouble)| {
-        (!trouble.is_final, !(workspace.spec.suspended && has_pods(target)))
+        (!(workspace.spec.suspended && has_pods(target)), trouble.stall.is_none())
     };
-    let troubles = undone.refusals().map(|it| (it.target, trouble(it, workspace)));
-    let first = troubles.min_by_key(rank).map(|(_, trouble)| trouble);
+    let troubles = || undone.refusals().map(|it| (it.target, trouble(it, workspace)));
+    let first = troubles().min_by_key(rank).map(|(_, trouble)| trouble);
     let mut first = first.unwrap_or_else(|| trouble(&undone.first, workspace));
+    first.stall = troubles().find_map(|(_, trouble)| trouble.stall);
     match undone.others.len() {
         0 => {}
         1 => first.lack.message.push_str("; and 1 other write was refused"),
@@ -101,22 +106,20 @@ fn trouble(refusal: &Refusal<'_>, workspace: &Workspace) -> Trouble {
             false,
         ),
     };
-    Trouble { lack: Lack { reason, message }, is_final }
+    Trouble::new(Lack { reason, message }, is_final)
 }
 
 /// What the watches have not told yet: there is an object of that name.
 fn in_the_way(target: &Target, whose: Whose) -> Trouble {
     match whose {
-        Whose::Left => Trouble { lack: of_earlier(target), is_final: false },
-        Whose::Ours | Whose::Orphaned | Whose::Foreign => {
-            Trouble { lack: name_conflict(target), is_final: true }
-        }
+        Whose::Left => Trouble::new(of_earlier(target), false),
+        Whose::Ours | Whose::Orphaned | Whose::Foreign => Trouble::new(name_conflict(target), true),
     }
 }
 
 impl Pass<'_> {
     /// Entries that have not had their start, and whose start is over: something of theirs is called invalid, and is refused
-    /// again until somebody changes something; or nothing of theirs runs, and what they wait for is.
+    /// again until somebody changes something; or the policy is, without which nothing of theirs is made.
     fn given_up(&self, undone: &Undone<'_>) -> BTreeSet<String> {
         let is_invalid =
             |it: &&Refusal<'_>| matches!(it.cause, RefusalCause::Api(ApiError::Invalid { .. }));
@@ -126,24 +129,13 @@ impl Pass<'_> {
             let family = self.observed.needs.family.iter();
             family.filter(|child| refused.contains(&&child.target(&self.observed.namespace)))
         };
-        let holds_others = of_family().any(|child| self.holds_others(child));
+        let is_policy_refused = of_family().any(|child| child.kind == ChildKind::NetworkPolicy);
         let is_given_up = |entry: &&str| {
             of_family().any(|child| child.is_of(entry))
                 || self.is_image_among(entry, &refused)
-                || holds_others && !self.observed.has_workload(entry)
+                || is_policy_refused && !self.observed.has_workload(entry)
         };
         parts::unstarted(self.workspace).filter(is_given_up).map(str::to_owned).collect()
-    }
-
-    /// Whether workloads of other entries are made only after a child: the policy, and an address that all are told.
-    fn holds_others(&self, child: &Child) -> bool {
-        match child.kind {
-            ChildKind::NetworkPolicy => true,
-            ChildKind::Service => {
-                child.entry.as_deref().is_some_and(|entry| !self.observed.has_address(entry))
-            }
-            ChildKind::Deployment | ChildKind::Claim | ChildKind::VirtualMachine => false,
-        }
     }
 
     fn is_image_among(&self, entry: &str, targets: &[&Target]) -> bool {
@@ -165,13 +157,16 @@ impl Pass<'_> {
         self.observed.needs.family.iter().filter(is_undone).cloned().collect()
     }
 
-    /// Those of them that were refused, with what was said of each.
+    /// What was refused of children, with what was said of each. What is to go is a child as well: the policy of one that is
+    /// not isolated any more, and what ran an entry that is there no more.
     fn refused_children(&self, undone: &Undone<'_>) -> Vec<(Child, Lack)> {
-        let family = self.observed.needs.family.iter();
-        let refused = family.filter_map(|child| {
-            let target = child.target(&self.observed.namespace);
-            let refusal = undone.refusals().find(|refusal| *refusal.target == target)?;
-            Some((child.clone(), trouble(refusal, self.workspace).lack))
+        let refused = undone.refusals().filter_map(|refusal| {
+            let is_it = |child: &Child| child.target(&self.observed.namespace) == *refusal.target;
+            let wanted = self.observed.needs.family.iter().find(|child| is_it(child)).cloned();
+            let leaving = |kind| Some(Child::new(kind, refusal.target.name.clone(), None));
+            let left = [ChildKind::NetworkPolicy, ChildKind::Deployment, ChildKind::VirtualMachine];
+            let left = || left.into_iter().filter_map(leaving).find(|child| is_it(child));
+            Some((wanted.or_else(left)?, trouble(refusal, self.workspace).lack))
         });
         refused.collect()
     }

@@ -174,8 +174,8 @@ fn it_looks_again_when_its_turn_is_over_and_else_when_it_is_woken() {
 fn only_a_right_that_stays_away_takes_the_finalizer() {
     let check = |ground: Ground, expected: &[&str]| {
         let leaving = workspace().started(&["api"]).isolated().runs("api", 1).deleted().finalized();
-        let writes = plan(leaving.ground(ground)).writes;
-        let told: Vec<&str> = writes.iter().map(|write| write.because).collect();
+        let plan = plan(leaving.ground(ground));
+        let told: Vec<&str> = plan.before_status().map(|write| write.because).collect();
         assert_eq!(told, expected, "{ground:?}");
     };
     let going = "its workspace is being deleted";

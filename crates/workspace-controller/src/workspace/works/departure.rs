@@ -7,8 +7,8 @@ use kube::{Resource, ResourceExt};
 use otctl_kit::plan::Write;
 use otctl_types::Workspace;
 
-use super::Works;
 use super::write::{delete, delete_after_pods, finalize, stays};
+use super::{Works, Writes};
 use crate::family::{ChildKind, Family};
 use crate::kin;
 use crate::workspace::observe::Observed;
@@ -67,25 +67,28 @@ fn left<'a, K: Resource>(
 /// nothing is done until the right is back. In a namespace that is gone, or that the chart lists no more, or where the
 /// right has been away for longer, the controller can see to nothing, and keeps nobody waiting: owner references do the rest,
 /// and do not know of that order.
-pub(super) fn departure(workspace: &Workspace, observed: &Observed) -> Vec<Write> {
-    if !observed.has_finalizer() {
-        return Vec::new();
-    }
-    if observed.is_cut_off() {
-        return Vec::new();
+///
+/// Each workload and Service goes on its own: one that may not be deleted holds no other up, but policy and finalizer, which
+/// come when all are gone.
+pub(super) fn departure(workspace: &Workspace, observed: &Observed) -> Writes {
+    if !observed.has_finalizer() || observed.is_cut_off() {
+        return Writes::default();
     }
     if !observed.is_within_reach() {
-        return vec![finalize(workspace, false, "nothing of it can be seen to any more")];
+        let because = "nothing of it can be seen to any more";
+        return Writes { first: vec![finalize(workspace, false, because)], lanes: Vec::new() };
     }
     let because = "its workspace is being deleted";
     let keep = Family::default();
     let machines = left(&observed.machines, ChildKind::VirtualMachine, &keep);
     let machines = machines.map(|it| delete(it, because));
-    let mut writes: Vec<Write> = machines.chain(others(observed, &keep, because)).collect();
-    if observed.are_pods_gone {
-        let policy = observed.own_policy().filter(|it| stays(*it));
-        writes.extend(policy.map(|it| delete(it, "the last pod is gone")));
-        writes.push(finalize(workspace, false, "nothing is left that must not outlive its policy"));
+    let parts = machines.chain(others(observed, &keep, because));
+    if !observed.are_pods_gone {
+        return Writes { first: Vec::new(), lanes: parts.map(|write| vec![write]).collect() };
     }
-    writes
+    let policy = observed.own_policy().filter(|it| stays(*it));
+    let policy = policy.map(|it| delete(it, "the last pod is gone"));
+    let because = "nothing is left that must not outlive its policy";
+    let last = policy.into_iter().chain([finalize(workspace, false, because)]);
+    Writes { first: parts.chain(last).collect(), lanes: Vec::new() }
 }
