@@ -227,7 +227,7 @@ async fn an_answer_that_does_not_come_is_waited_for_until_the_deadline_of_its_ki
         assert!(cluster.call(request).await.unwrap_err().is_unknown());
         started.elapsed().as_secs()
     };
-    assert_eq!(took(Request::Create(erased())).await, 10);
+    assert_eq!(took(Request::Create(erased())).await, 15);
     let metadata = ObjectMeta { name: Some("a".to_owned()), ..ObjectMeta::default() };
     assert_eq!(took(Request::Replace(erase(&Lease { metadata, ..Lease::default() }))).await, 3);
 }
