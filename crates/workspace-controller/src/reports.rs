@@ -244,12 +244,12 @@ impl Observed {
 
     /// Of the entries that are `due`, the one whose address what runs `entry` waits for: its pods are told all of them when
     /// they are made. What had its start does not wait for what is being started; and nobody waits for an entry whose start
-    /// is over and whose Service was refused. Whether there is an address says `is_known`.
+    /// is over and whose Service was refused. Those that are `reached` have an address.
     pub fn address_waited_for<'a>(
         &self,
         entry: &str,
         due: &BTreeSet<&'a str>,
-        is_known: impl Fn(&str) -> bool,
+        reached: &BTreeSet<&str>,
     ) -> Option<&'a str> {
         let workspace = self.workspace.as_ref()?;
         let started = parts::started(workspace);
@@ -258,7 +258,7 @@ impl Observed {
             true => !refused.clone().any(|it| it == other),
             false => !started.contains(entry),
         };
-        due.iter().copied().filter(is_awaited).find(|other| !is_known(other))
+        due.iter().copied().filter(is_awaited).find(|other| !reached.contains(other))
     }
 
     /// That entry, where nothing else is missing.
@@ -270,7 +270,8 @@ impl Observed {
         let started = parts::started(workspace);
         let is_due = |entry: &&str| self.has_open_turn() || started.contains(entry);
         let due: BTreeSet<&str> = parts::names(workspace).filter(is_due).collect();
-        let other = self.address_waited_for(entry, &due, |it| self.has_address(it));
+        let reached = due.iter().copied().filter(|it| self.has_address(it)).collect();
+        let other = self.address_waited_for(entry, &due, &reached);
         other.filter(|_| due.contains(entry))
     }
 

@@ -105,10 +105,12 @@ impl<'a> Works<'a> {
         let takes = |write: &Write| self.observed.ground == Ground::Firm || !is_new(write);
         let network = self.network().filter(takes);
         let startable = self.startable();
+        let services = self.services(&startable);
         let mut workloads = BTreeMap::new();
         if self.may_run(network.as_ref()) {
-            workloads.extend(self.deployments(&startable));
-            workloads.extend(self.machines(&startable));
+            let reached = self.reached(&services);
+            workloads.extend(self.deployments(&startable, &reached));
+            workloads.extend(self.machines(&startable, &reached));
         }
         let (made, changed): (Vec<Write>, Vec<Write>) = network.into_iter().partition(is_new);
         if !changed.is_empty() && self.workspace.spec.network.isolate && !self.is_stopped {
@@ -119,7 +121,7 @@ impl<'a> Works<'a> {
         // What goes comes before what is made: it may hold what is asked for next.
         let removals = self.removals().into_iter();
         let images = self.images().into_iter().map(|write| vec![write]);
-        let others = removals.chain(images).chain(self.lanes(&startable, workloads));
+        let others = removals.chain(images).chain(self.lanes(services, workloads));
         let lanes = std::iter::once(changed).chain(others).collect();
         let mut writes = Writes { first: made.into_iter().chain(finalizer).collect(), lanes };
         if self.is_stopped {
@@ -136,10 +138,9 @@ impl<'a> Works<'a> {
     /// What is to be made of each entry. One that is to stop stops before anything else.
     fn lanes(
         &self,
-        startable: &BTreeSet<&'a str>,
+        mut services: BTreeMap<&'a str, Write>,
         mut workloads: BTreeMap<&'a str, Vec<Write>>,
     ) -> Vec<Vec<Write>> {
-        let mut services = self.services(startable);
         let lane = |entry| {
             let (service, workload) = (services.remove(entry), workloads.remove(entry));
             let workload = workload.unwrap_or_default();
@@ -236,13 +237,19 @@ impl<'a> Works<'a> {
         }
     }
 
-    /// Whether the workload of an entry may be written: pods that it makes can be told every name. A Service that is made
-    /// anew has no address yet.
-    fn may_write(&self, entry: &str, startable: &BTreeSet<&str>) -> bool {
-        let services = self.services(startable);
-        let is_made_anew = |it: &str| services.get(it).is_some_and(|write| !keeps_address(write));
-        let is_known = |it: &str| self.observed.has_address(it) && !is_made_anew(it);
-        self.is_stopped || self.observed.address_waited_for(entry, startable, is_known).is_none()
+    /// The entries with an address, which one that is made anew in this pass has not yet.
+    fn reached(&self, services: &BTreeMap<&'a str, Write>) -> BTreeSet<&'a str> {
+        let is_made_anew = |entry: &str| {
+            services.get(entry).is_some_and(|it| matches!(it.action, Action::Delete { .. }))
+        };
+        let entries = parts::names(self.workspace);
+        entries.filter(|it| self.observed.has_address(it) && !is_made_anew(it)).collect()
+    }
+
+    /// Whether the workload of an entry may be written: pods that it makes can be told every name.
+    fn may_write(&self, entry: &str, due: &BTreeSet<&str>, reached: &BTreeSet<&str>) -> bool {
+        let waits_for = || self.observed.address_waited_for(entry, due, reached);
+        self.is_stopped || waits_for().is_none()
     }
 
     /// The entries whose workloads are written: what is there stops, whatever of it is somebody else's.
@@ -251,14 +258,18 @@ impl<'a> Works<'a> {
         parts::names(self.workspace).filter(stops).chain(startable.iter().copied()).collect()
     }
 
-    fn deployments(&self, startable: &BTreeSet<&'a str>) -> BTreeMap<&'a str, Vec<Write>> {
+    fn deployments(
+        &self,
+        startable: &BTreeSet<&'a str>,
+        reached: &BTreeSet<&str>,
+    ) -> BTreeMap<&'a str, Vec<Write>> {
         let aliases = children::host_aliases::host_aliases(&self.observed.addresses());
         let nameless = self.observed.without_address();
         let entries = self.container_entries(&self.running(startable)).into_iter();
         let writes = entries.filter_map(|entry| {
             let replicas = if self.is_stopped { 0 } else { entry.replicas };
             let found = self.observed.deployment(&entry.name);
-            if !self.may_write(&entry.name, startable) {
+            if !self.may_write(&entry.name, startable, reached) {
                 return None;
             }
             let aliases = aliases.clone();
@@ -272,12 +283,16 @@ impl<'a> Works<'a> {
         writes.collect()
     }
 
-    fn machines(&self, startable: &BTreeSet<&'a str>) -> BTreeMap<&'a str, Vec<Write>> {
+    fn machines(
+        &self,
+        startable: &BTreeSet<&'a str>,
+        reached: &BTreeSet<&str>,
+    ) -> BTreeMap<&'a str, Vec<Write>> {
         if !self.observed.needs.has_kubevirt {
             return BTreeMap::new();
         }
         let entries = self.machine_entries(&self.running(startable)).into_iter();
-        let entries = entries.filter(|entry| self.may_write(&entry.name, startable));
+        let entries = entries.filter(|entry| self.may_write(&entry.name, startable, reached));
         entries.map(|entry| (entry.name.as_str(), self.machine(entry))).collect()
     }
 
@@ -329,11 +344,6 @@ impl<'a> Works<'a> {
         let entries = self.workspace.spec.containers.iter();
         entries.filter(|entry| names.contains(entry.name.as_str())).collect()
     }
-}
-
-/// Whether what is written stays what it is.
-fn keeps_address(write: &Write) -> bool {
-    !matches!(write.action, Action::Delete { .. })
 }
 
 /// Whether a write makes something that is not there.
