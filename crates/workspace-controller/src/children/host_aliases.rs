@@ -2,8 +2,9 @@
 //!
 //! Those lines are part of the template, so a change of them replaces every pod. An entry that is added or removed is no
 //! reason to restart its neighbours: what is there stays as it is until something else replaces the pods, a restart by hand
-//! among it, or until an address in it leads elsewhere. Until then the name of a new entry does not resolve in older pods. An annotation of the
-//! Deployment says which lines those are, so that one that somebody takes away is told from one that is new.
+//! among it, or until an address in it leads elsewhere. Until then the name of a new entry does not resolve in older pods.
+//! An annotation of the Deployment says which lines those are, so that one that somebody takes away is told from one that is
+//! new.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use testbed::builders::key;
 use testbed::fault::{What, at as call};
 use testbed::sim::Order;
-use testbed::{Health, Sim};
+use testbed::{Health, Sim, World};
 
 use crate::builders::{container, instance, machine, workspace};
 use crate::controller::{
@@ -35,8 +35,8 @@ fn webhook_is_away() -> What {
     refusal(500, "InternalError", words)
 }
 
-fn image_of(sim: &Sim, deployment: &str) -> Value {
-    let found = sim.world.get("Deployment", &at(deployment)).unwrap();
+fn image_of(world: &World, deployment: &str) -> Value {
+    let found = world.get("Deployment", &at(deployment)).unwrap();
     found["spec"]["template"]["spec"]["containers"][0]["image"].clone()
 }
 
@@ -98,10 +98,9 @@ fn one_deployment_that_is_refused_holds_no_other_up() {
         spec.containers.iter_mut().for_each(|it| it.image.push_str("-next"));
     });
     sim.run_until("the other one is rolled", |world| {
-        let web = world.get("Deployment", &at("lab--web")).unwrap();
-        web["spec"]["template"]["spec"]["containers"][0]["image"] == "registry.example/web:1-next"
+        image_of(world, "lab--web") == "registry.example/web:1-next"
     });
-    assert_eq!(image_of(&sim, "lab--api"), json!("registry.example/api:1"));
+    assert_eq!(image_of(&sim.world, "lab--api"), json!("registry.example/api:1"));
 }
 
 /// With KubeVirt's webhook away no machine can be written; containers can.
@@ -207,7 +206,7 @@ fn what_is_refused_is_not_told_as_done() {
     sim.faults().clear();
     sim.settle();
     assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
-    assert_eq!(image_of(&sim, "lab--api"), json!("registry.example/api:1-next"));
+    assert_eq!(image_of(&sim.world, "lab--api"), json!("registry.example/api:1-next"));
 }
 
 #[test]
@@ -268,8 +267,7 @@ fn a_change_of_the_policy_that_is_refused_holds_up_only_what_is_to_start() {
         spec.containers.push(container("new"));
     });
     sim.run_until("the change is made", |world| {
-        let told = world.get("Deployment", &at("lab--api")).unwrap();
-        told["spec"]["template"]["spec"]["containers"][0]["image"] == "registry.example/api:1-next"
+        image_of(world, "lab--api") == "registry.example/api:1-next"
     });
     sim.run_until("it is told", |world| reason(world, "lab", condition::READY) == "Rejected");
     sim.run_until("it has had its time", |world| status(world, "lab").open_turn.is_none());
@@ -346,7 +344,7 @@ fn of_several_refusals_the_one_that_keeps_from_stopping_is_told_and_how_many_the
             spec.containers[0].ports[0].container_port = 9000;
             spec.suspended = true;
         });
-        let told = |world: &testbed::World| status(world, "lab").message.unwrap_or_default();
+        let told = |world: &World| status(world, "lab").message.unwrap_or_default();
         sim.run_until("it is told", |world| told(world).contains("says no"));
         let message = told(&sim.world);
         assert!(message.contains("VirtualMachine labs/lab--db was refused"), "{message}");
@@ -371,9 +369,7 @@ fn a_service_that_is_refused_for_good_holds_up_no_other_entry() {
         });
         edit(&sim.world, "lab", |spec| spec.containers[0].image.push_str("-next"));
         sim.run_until("the change is made", |world| {
-            let told = world.get("Deployment", &at("lab--api")).unwrap();
-            let image = &told["spec"]["template"]["spec"]["containers"][0]["image"];
-            *image == "registry.example/api:1-next"
+            image_of(world, "lab--api") == "registry.example/api:1-next"
         });
         sim.world.delete("Deployment", &at("lab--api"), Propagation::Background);
         sim.run_until("it is gone", |world| world.get("Deployment", &at("lab--api")).is_none());
@@ -414,7 +410,7 @@ fn who_waits_for_an_address_says_for_whose() {
     let mut sim = world(Order::Fixed);
     refuse(&sim, "Service labs/lab--web");
     workspace("lab").container("api").container("web").create(&sim.world);
-    let told = |world: &testbed::World| {
+    let told = |world: &World| {
         let resources = status(world, "lab").resource_status.unwrap_or_default();
         let api = resources.containers.into_iter().find(|it| it.name == "api");
         api.and_then(|it| it.message).unwrap_or_default()
