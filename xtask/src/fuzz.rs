@@ -1,10 +1,16 @@
 //! `cargo xtask fuzz`: builds the fuzz targets with what cargo-fuzz builds them with, and runs them from their seeds. Only
 //! the crates of the workspace are instrumented; everything else is shared with the ordinary build.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
+use std::iter;
+use std::num::NonZero;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 use anyhow::Context as _;
 
@@ -61,27 +67,43 @@ pub fn run(wanted: &[String], effort: Effort) -> anyhow::Result<()> {
     if let Some(unknown) = wanted.iter().find(|name| !all.contains(name)) {
         anyhow::bail!("there is no target {unknown}; there are {}", all.join(", "));
     }
-    let chosen: Vec<_> =
+    let mut chosen: Vec<_> =
         all.into_iter().filter(|name| wanted.is_empty() || wanted.contains(name)).collect();
+    // What takes long is begun first, so that no core is idle at the end.
+    chosen.sort_by_key(|name| inputs(name));
     build(&chosen)?;
     let mut table =
         format!("{:<16} {:>12} {:>9} {:>14}\n", "target", "executions", "coverage", "corpus");
     let mut failures = Vec::new();
-    for target in &chosen {
-        match fuzz(target, effort) {
+    for (target, tally) in at_once(&chosen, |target| fuzz(target, effort)) {
+        match tally {
             Ok(Tally { executions, coverage, corpus }) => {
                 let _ = writeln!(table, "{target:<16} {executions:>12} {coverage:>9} {corpus:>14}");
             }
             Err(error) => {
                 let _ = writeln!(table, "{target:<16} FAILED");
                 println!("{target}: {error:#}");
-                failures.push(target.as_str());
+                failures.push(target);
             }
         }
     }
     println!("\n{}", table.trim_end());
     anyhow::ensure!(failures.is_empty(), "fuzzing failed: {}", failures.join(", "));
     Ok(())
+}
+
+/// What `run` comes to for each, in their order. A fuzzer takes one core: as many run at once as there are.
+fn at_once<T: Send>(targets: &[String], run: impl Fn(&str) -> T + Sync) -> Vec<(&str, T)> {
+    let waiting = Mutex::new(targets.iter().enumerate());
+    let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let work = || iter::from_fn(next).map(|(at, target)| (at, run(target))).collect::<Vec<_>>();
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    let ended: BTreeMap<usize, T> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..cores.min(targets.len())).map(|_| scope.spawn(work)).collect();
+        let ended = workers.into_iter().map(|it| it.join().unwrap_or_else(|it| resume_unwind(it)));
+        ended.flatten().collect()
+    });
+    targets.iter().map(String::as_str).zip(ended.into_values()).collect()
 }
 
 /// A file each in `fuzz_targets/`, in the order of their names.
@@ -235,11 +257,28 @@ impl Tally {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
 
     const TOLD: &str = "INFO: Seed: 1\n#2\tINITED cov: 61 ft: 62 corp: 1/4b exec/s: 0 rss: 40Mb\n\
         #4096\tpulse  cov: 120 ft: 300 corp: 12/340b exec/s: 99 rss: 50Mb\nDone 4200 runs in 3 second(s)\n\
         stat::number_of_executed_units: 4200\n";
+
+    #[test]
+    fn each_target_is_run_once_and_told_in_its_place() {
+        let targets: Vec<String> = (0..9).map(|number| format!("target-{number}")).collect();
+        let ran = AtomicUsize::new(0);
+        let tallies = at_once(&targets, |target| {
+            ran.fetch_add(1, Ordering::Relaxed);
+            target.to_owned()
+        });
+        assert_eq!(ran.into_inner(), 9);
+        assert_eq!(tallies.len(), 9);
+        assert!(
+            tallies.iter().zip(&targets).all(|((it, own), target)| it == target && own == target)
+        );
+    }
 
     #[test]
     fn what_was_done_is_read() {

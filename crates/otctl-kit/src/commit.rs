@@ -244,7 +244,7 @@ fn status_step<S: Serialize>(subject: Option<&Subject>, plan: &Plan<S>) -> Optio
         | Action::Ensure(_)
         | Action::Create(_)
         | Action::Establish(_)
-        | Action::EstablishEither { .. }
+        | Action::Either { .. }
         | Action::Apply(_)
         | Action::Strip { .. }
         | Action::Delete { .. } => None,

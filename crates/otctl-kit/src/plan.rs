@@ -92,13 +92,13 @@ pub enum Action {
     /// object has, so it can only create. What is made by POST stays owned by that request: no later apply could take a
     /// field of it back. An object of that name counts as with [`Create`](Self::Create).
     Establish(Box<DynamicObject>),
-    /// As [`Establish`](Self::Establish); where the API server calls `wanted` invalid, `otherwise`: the same object without
-    /// something that was to be had again, and that may be somebody else's by now.
-    EstablishEither {
-        /// What is made if it can be.
-        wanted: Box<DynamicObject>,
-        /// What is made if it cannot.
-        otherwise: Box<DynamicObject>,
+    /// Two ways to the same object: where the API server calls `wanted` invalid, `otherwise`. Whether it will is not known
+    /// before: something that is to be had again may be somebody else's by now, and so may what an apply is to take back.
+    Either {
+        /// What is done if it can be.
+        wanted: Box<Action>,
+        /// What is done if it cannot.
+        otherwise: Box<Action>,
     },
     /// Server-side apply of an object that was read and is ours, or of our part of one that is not: an owner reference.
     /// Carries its `metadata.uid`, and its resourceVersion where what is applied
@@ -142,8 +142,8 @@ impl Action {
             Self::Ensure(object)
             | Self::Create(object)
             | Self::Establish(object)
-            | Self::EstablishEither { wanted: object, .. }
             | Self::Apply(object) => Some(Target::of(object)),
+            Self::Either { wanted, .. } => wanted.child(),
         }
     }
 }
@@ -195,25 +195,29 @@ impl Next {
 /// One line per write, for logs and goldens.
 impl fmt::Display for Write {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.action {
-            Action::Remember(_) => write!(f, "remember")?,
-            Action::Swap(_) => write!(f, "swap status")?,
-            Action::Finalize(finalizers) if finalizers.is_empty() => {
-                write!(f, "take every finalizer off")?
+        write!(f, "{} because {}", self.action, self.because)
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Remember(_) => write!(f, "remember"),
+            Self::Swap(_) => write!(f, "swap status"),
+            Self::Finalize(finalizers) if finalizers.is_empty() => {
+                write!(f, "take every finalizer off")
             }
-            Action::Finalize(finalizers) => write!(f, "put finalizers {}", finalizers.join(", "))?,
-            Action::Mark { target, .. } => write!(f, "mark {target}")?,
-            Action::Ensure(object) => write!(f, "ensure {}", Target::of(object))?,
-            Action::Create(object) => write!(f, "create {}", Target::of(object))?,
-            Action::Establish(object) | Action::EstablishEither { wanted: object, .. } => {
-                write!(f, "make {}", Target::of(object))?
+            Self::Finalize(finalizers) => write!(f, "put finalizers {}", finalizers.join(", ")),
+            Self::Mark { target, .. } => write!(f, "mark {target}"),
+            Self::Ensure(object) => write!(f, "ensure {}", Target::of(object)),
+            Self::Create(object) => write!(f, "create {}", Target::of(object)),
+            Self::Establish(object) => write!(f, "make {}", Target::of(object)),
+            Self::Either { wanted, .. } => write!(f, "{wanted}"),
+            Self::Apply(object) => write!(f, "apply {}", Target::of(object)),
+            Self::Strip { target, places, .. } => {
+                write!(f, "strip {target} of {}", places.join(", "))
             }
-            Action::Apply(object) => write!(f, "apply {}", Target::of(object))?,
-            Action::Strip { target, places, .. } => {
-                write!(f, "strip {target} of {}", places.join(", "))?
-            }
-            Action::Delete { target, .. } => write!(f, "delete {target}")?,
+            Self::Delete { target, .. } => write!(f, "delete {target}"),
         }
-        write!(f, " because {}", self.because)
     }
 }

@@ -60,9 +60,15 @@ impl Part {
     /// Its pods are to be told the address of another entry, which has none.
     pub(crate) fn held_up(other: &str) -> Self {
         let message = format!(
-            "waits for the Service of '{other}': pods are told every address when they are made"
+            "waits for the Service of '{other}': nothing is made before every entry has its address"
         );
         Self::new(ContainerState::Pending, Reason::Creating, message)
+    }
+
+    /// What runs it was deleted, and is still there.
+    pub(crate) fn leaving() -> Self {
+        let message = "what runs it is being deleted: it is made anew when that is gone";
+        Self::new(ContainerState::Progressing, Reason::OldChildTerminating, message)
     }
 
     fn stopped() -> Self {

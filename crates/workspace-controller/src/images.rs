@@ -27,6 +27,8 @@ pub enum Disk {
     Copied,
     /// It has one, made from this, and the entry names another image or pins another revision.
     CopiedFrom(Origin),
+    /// The disk that the entry's machine had, this claim, is on its way out; a new one is made when it is gone.
+    Leaving(String),
     /// There is none, and the entry says how it is made.
     ToMake,
     /// There is none in this namespace, and the entry does not say how it is made.
@@ -146,6 +148,7 @@ impl Disk {
             Self::Failed(_) | Self::Differs(_) | Self::Disputed(..) | Self::CopiedFrom(_) => true,
             Self::Available(_)
             | Self::Copied
+            | Self::Leaving(_)
             | Self::ToMake
             | Self::NotFound(_)
             | Self::Terminating
@@ -170,6 +173,13 @@ impl Disk {
                 Reason::RevisionNotFound,
                 format!(
                     "the disk of entry '{}' was made from revision {revision} of VMDiskImage '{name}', and holds what its guest wrote: it is not replaced. Pin that revision, or remove the entry and add it again",
+                    entry.name
+                ),
+            ),
+            Self::Leaving(claim) => (
+                Reason::OldChildTerminating,
+                format!(
+                    "PersistentVolumeClaim '{claim}', the disk of entry '{}', is being deleted: a new one is made when it is gone",
                     entry.name
                 ),
             ),

@@ -37,6 +37,11 @@ impl Whose {
     }
 }
 
+/// Whether an object is not on its way out.
+pub fn stays<K: Resource>(object: &K) -> bool {
+    object.meta().deletion_timestamp.is_none()
+}
+
 /// Whose an object of a child's name is.
 pub fn whose(metadata: &ObjectMeta, workspace: &Workspace) -> Whose {
     let uid = workspace.metadata.uid.as_deref().unwrap_or_default();

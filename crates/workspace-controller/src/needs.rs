@@ -85,13 +85,26 @@ impl Needs {
         workspace.spec.image_retention == ImageRetention::Delete || self.doomed.contains(name)
     }
 
-    /// The claim that is the disk of an entry's machine.
+    /// The claim that is the disk of an entry's machine. One that is on its way out is nobody's disk any more.
     pub fn claim(&self, workspace: &Workspace, entry: &str) -> Option<&PersistentVolumeClaim> {
-        let is_of = |claim: &&Arc<PersistentVolumeClaim>| {
+        self.claims_of(workspace, entry).find(|claim| kin::stays(*claim))
+    }
+
+    /// A claim that was the disk of an entry's machine, and is on its way out.
+    fn leaving_claim(&self, workspace: &Workspace, entry: &str) -> Option<&PersistentVolumeClaim> {
+        self.claims_of(workspace, entry).find(|claim| !kin::stays(*claim))
+    }
+
+    fn claims_of(
+        &self,
+        workspace: &Workspace,
+        entry: &str,
+    ) -> impl Iterator<Item = &PersistentVolumeClaim> {
+        let is_of = move |claim: &&PersistentVolumeClaim| {
             let of = kin::entry_of_claim(workspace, &claim.name_any());
             of.is_some_and(|of| of.name == entry)
         };
-        self.claims.iter().find(is_of).map(|claim| &**claim)
+        self.claims.iter().map(|claim| &**claim).filter(is_of)
     }
 
     /// What the disk of an entry was made from: as its claim says; of an entry that runs no machine, as is on record.
@@ -146,9 +159,15 @@ impl Needs {
         let name = &entry.spec.vm_disk_image_name;
         let found = self.images.get(name).map(|image| &**image);
         let disk = Disk::of(entry, namespace, found, self.made_from(workspace, entry).as_ref());
-        match (&disk, parts::recipe(workspace, name)) {
+        let disk = match (&disk, parts::recipe(workspace, name)) {
             (Disk::NotFound(_) | Disk::ToMake, Some(recipe)) => Disk::to_make(entry, recipe),
             _ => disk,
+        };
+        let is_new = disk.is_usable() && entry.spec.instance.is_some();
+        let is_new = is_new && self.claim(workspace, &entry.name).is_none();
+        match self.leaving_claim(workspace, &entry.name).filter(|_| is_new) {
+            Some(claim) => Disk::Leaving(claim.name_any()),
+            None => disk,
         }
     }
 

@@ -17,6 +17,7 @@ use otctl_kit::reader::Reader;
 use otctl_kit::store::Version;
 use otctl_queue::{Line, Member, Place, PolicySource, Trace, Want, Work};
 use otctl_types::Workspace;
+use otctl_types::condition::{self, READY, Reason};
 use otctl_types::names::{WORKSPACE_CONTROLLER, WORKSPACE_QUEUE};
 use otctl_types::queue::ActiveEntry;
 use policy::admission::{Eligibility, Limits};
@@ -159,7 +160,8 @@ impl Line for Workspaces {
             let needs = Needs::seen(&self.views, workspace, &namespace);
             let lack = needs.conflict(&namespace);
             let lack = lack.or_else(|| needs.obstacle(workspace, &namespace));
-            facts.blocked.extend(lack.map(|lack| (member.uid.clone(), lack.reason.as_str())));
+            let reason = lack.map(|lack| lack.reason).or_else(|| defect(workspace));
+            facts.blocked.extend(reason.map(|reason| (member.uid.clone(), reason.as_str())));
             facts.namespaces.insert(member.uid.clone(), namespace);
         }
         facts
@@ -224,6 +226,12 @@ impl Line for Workspaces {
         }
         Next::At(now.checked_add(LOOK_AGAIN).unwrap_or(Timestamp::MAX))
     }
+}
+
+/// A slot would be given to it and given back for ever, until the controller can decide about it.
+fn defect(workspace: &Workspace) -> Option<Reason> {
+    let ready = condition::find(&workspace.status.as_ref()?.conditions, READY)?;
+    (ready.reason == Reason::InternalError.as_str()).then_some(Reason::InternalError)
 }
 
 /// Whether nobody and nothing holds it back but the line.

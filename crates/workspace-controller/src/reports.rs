@@ -72,6 +72,7 @@ impl Observed {
             let is_touched = touched.any(|child| child.kind.has_pods());
             match self.held_up_by(entry) {
                 _ if is_touched => touched_just_now(self.has_workload(entry)),
+                _ if self.is_workload_leaving(entry) => Part::leaving(),
                 Some(other) => Part::held_up(other),
                 None => part,
             }
@@ -109,7 +110,7 @@ impl Observed {
         let service = self.service(&entry.name);
         let is_there = self.deployment(&entry.name).is_some();
         let is_reached_anew = Self::is_reached_anew(&entry.name, touched);
-        let is_made = service.is_some() && is_there && !is_reached_anew;
+        let is_made = service.is_some_and(kin::stays) && is_there && !is_reached_anew;
         Report {
             is_ready: is_made && part.state == ContainerState::Running,
             is_degraded: is_broken(part),
@@ -137,7 +138,8 @@ impl Observed {
         let of_disk = self.needs.disks.get(&entry.name).and_then(|disk| disk.lack(entry));
         let is_there = part.is_none() || self.machine(&entry.name).is_some();
         let is_reached_anew = Self::is_reached_anew(&entry.name, touched);
-        let is_made = self.service(&entry.name).is_some() && is_there && !is_reached_anew;
+        let is_named = self.service(&entry.name).is_some_and(kin::stays);
+        let is_made = is_named && is_there && !is_reached_anew;
         let of_machine = part.filter(|part| part.state != ContainerState::Running);
         let of_machine = of_machine.map(|part| lack("virtual machine", &entry.name, part));
         let lack = of_disk.or(of_machine);
@@ -229,9 +231,18 @@ impl Observed {
         self.deployment(entry).is_some() || self.machine(entry).is_some()
     }
 
-    /// Whether the Service of an entry has the address that all pods are told.
+    /// Whether what runs an entry is on its way out, though it is to run.
+    fn is_workload_leaving(&self, entry: &str) -> bool {
+        let is_stopped = self.workspace.iter().any(|workspace| workspace.spec.suspended);
+        let stays = self.deployment(entry).map(kin::stays);
+        let stays = stays.or_else(|| self.machine(entry).map(kin::stays));
+        !is_stopped && stays == Some(false)
+    }
+
+    /// Whether the Service of an entry has the address that all pods are told, and keeps it.
     pub fn has_address(&self, entry: &str) -> bool {
-        let spec = self.service(entry).and_then(|service| service.spec.as_ref());
+        let service = self.service(entry).filter(|service| kin::stays(*service));
+        let spec = service.and_then(|service| service.spec.as_ref());
         spec.is_some_and(|spec| spec.cluster_ip.as_ref().is_some_and(|ip| !ip.is_empty()))
     }
 

@@ -16,7 +16,7 @@ use crate::views::{Views, queue_key};
 pub type Wake = Arc<dyn Fn(&Key) + Send + Sync>;
 
 /// Any change of a workspace, an image, the ledger or the policy may admit somebody or free a slot; so may an object that was
-/// in somebody's way.
+/// in somebody's way, or a disk that goes before another one is made.
 pub fn wire_queue(wake: &Wake, views: &Views) {
     wake_queue(wake, &views.workspaces);
     wake_queue(wake, &views.queues);
@@ -30,7 +30,8 @@ pub fn wire_queue(wake: &Wake, views: &Views) {
     of_strangers(wake, views, &views.networks);
     of_strangers(wake, views, &views.services);
     of_strangers(wake, views, &views.deployments);
-    of_strangers(wake, views, &views.claims);
+    let of_claim = wake.clone();
+    views.claims.subscribe(move |_| of_claim(&queue_key()));
     of_strangers(wake, views, &views.machines);
     wake(&queue_key());
 }

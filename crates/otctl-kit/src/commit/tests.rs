@@ -392,8 +392,9 @@ fn establish() -> Write {
 async fn what_cannot_be_had_is_made_otherwise() {
     let (mut wanted, otherwise) = (erase(&child("u-1")), erase(&child("u-1")));
     wanted.data["data"] = json!({"address": "10.0.0.1"});
+    let establish = |object: &DynamicObject| Box::new(Action::Establish(Box::new(object.clone())));
     let either =
-        || write(Action::EstablishEither { wanted: wanted.clone(), otherwise: otherwise.clone() });
+        || write(Action::Either { wanted: establish(&wanted), otherwise: establish(&otherwise) });
     let invalid = || Err(ApiError::Invalid { detail: "taken".to_owned() });
     for (answers, sent) in [
         (vec![], vec![&wanted]),

@@ -69,11 +69,11 @@ impl<'a> Writer<'a> {
                 self.settled(object, made).await
             }
             Action::Establish(object) => self.establish(object).await,
-            Action::EstablishEither { wanted, otherwise } => match self.establish(wanted).await {
+            Action::Either { wanted, otherwise } => match Box::pin(self.write(wanted)).await {
                 Err(WriteError::Refused(ApiError::Invalid { .. })) => {
-                    self.establish(otherwise).await
+                    Box::pin(self.write(otherwise)).await
                 }
-                made => made,
+                done => done,
             },
             Action::Apply(object) if object.metadata.uid.is_none() => Err(WriteError::Unsound {
                 why: "an apply without a uid could take over another's object",

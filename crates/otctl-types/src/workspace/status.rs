@@ -61,7 +61,7 @@ pub struct WorkspaceStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "crate::schema::conditions")]
     pub conditions: Vec<Condition>,
-    /// The place in the order of admission; lower goes first.
+    /// The place in the order of admission; lower goes first. None of one that waits for nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub ticket: Option<String>,

@@ -147,12 +147,12 @@ fn lint_action(action: &Action, subject: Option<&Subject>) -> Option<String> {
             extra.then(|| "ensures more than metadata".to_owned())
         }
         Action::Create(object) | Action::Establish(object) => lint_create(object, subject),
-        Action::EstablishEither { wanted, otherwise } => {
-            let differ = Target::of(wanted) != Target::of(otherwise);
-            let differ = differ.then(|| "makes either of two objects".to_owned());
+        Action::Either { wanted, otherwise } => {
+            let differ = wanted.child() != otherwise.child() || wanted.child().is_none();
+            let differ = differ.then(|| "writes either of two objects".to_owned());
             differ
-                .or_else(|| lint_create(wanted, subject))
-                .or_else(|| lint_create(otherwise, subject))
+                .or_else(|| lint_action(wanted, subject))
+                .or_else(|| lint_action(otherwise, subject))
         }
         Action::Apply(object) => lint_apply(object),
         Action::Strip { uid, resource_version, places, .. } => {
@@ -236,17 +236,7 @@ fn lint_order<S>(plan: &Plan<S>) -> Vec<String> {
         problems.push("remembers after it deleted".to_owned());
     }
     let mut seen = BTreeSet::new();
-    let targets = plan.before_status().filter_map(|write| match &write.action {
-        Action::Create(object)
-        | Action::Establish(object)
-        | Action::EstablishEither { wanted: object, .. }
-        | Action::Apply(object)
-        | Action::Ensure(object) => Some(Target::of(object).to_string()),
-        Action::Delete { target, .. }
-        | Action::Strip { target, .. }
-        | Action::Mark { target, .. } => Some(target.to_string()),
-        Action::Remember(_) | Action::Swap(_) | Action::Finalize(_) => None,
-    });
+    let targets = plan.before_status().filter_map(|write| Some(write.action.child()?.to_string()));
     for target in targets {
         if !seen.insert(target.clone()) {
             problems.push(format!("writes {target} twice"));

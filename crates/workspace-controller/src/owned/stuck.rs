@@ -10,19 +10,21 @@ pub enum Stuck {
     /// goes through, and what runs goes on: pods that are rolled stay until new ones are ready, and a Service keeps its
     /// address.
     Ports(Vec<String>),
-    /// Nothing that can be taken out of it. It is made anew.
+    /// Its only port has a name that another of ours is to have. It is made anew.
     Whole,
+    /// It has an address and is to have none, or the other way round, which no apply changes. It is made anew.
+    Address,
 }
 
 /// Why `observed` cannot be changed into `desired` by an apply; none when it can. A Service with an address cannot become
 /// one without, nor the other way round. Where somebody has moved one of our ports to another number, its name is taken when
 /// ours is put back beside it: what somebody else has set no apply takes away. Which port is ours of an earlier spec, and
-/// would go in the same apply, cannot be told from one that was moved, so it is taken out as well.
+/// goes in the same apply, cannot be told from one that was moved: of what was edited, the apply is tried first.
 pub fn stuck(desired: &DynamicObject, observed: &DynamicObject) -> Option<Stuck> {
     let kind = desired.types.as_ref().map(|types| types.kind.as_str());
     let (desired, observed) = (&desired.data["spec"], &observed.data["spec"]);
     match kind {
-        Some("Service") if is_headless(desired) != is_headless(observed) => Some(Stuck::Whole),
+        Some("Service") if is_headless(desired) != is_headless(observed) => Some(Stuck::Address),
         Some("Service") => of_service(&desired["ports"], &observed["ports"]),
         Some("Deployment") => of_deployment(containers(desired), containers(observed)),
         Some(_) | None => None,

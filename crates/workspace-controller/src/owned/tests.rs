@@ -302,7 +302,7 @@ fn ports_of_a_container_that_were_moved_are_taken_out_and_nothing_else_of_its_po
 #[test]
 fn an_address_is_neither_lost_nor_found() {
     let service = |address: Value| json!({"spec": {"clusterIP": address}});
-    let whole = Some(&Stuck::Whole);
+    let whole = Some(&Stuck::Address);
     check_stuck("Service", &service(json!("None")), &service(json!("10.96.0.1")), whole);
     check_stuck("Service", &service(Value::Null), &service(json!("None")), whole);
     check_stuck("Service", &service(Value::Null), &service(json!("10.96.0.1")), None);

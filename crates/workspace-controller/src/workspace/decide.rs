@@ -6,14 +6,16 @@ use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt;
 use otctl_kit::plan::{Action, Next, Notice, Plan, Write};
 use otctl_types::Workspace;
 use otctl_types::condition::{self, CONTAINERS_READY, READY, Reason, VIRTUAL_MACHINES_READY};
+use otctl_types::names::WORKSPACE_FINALIZER;
 use otctl_types::workspace::{DiskOrigin, OpenTurn, Phase, WorkspaceStatus};
 use serde_json::json;
 
 use super::observe::Observed;
-use super::status::{Standing, is_news, is_on_its_way, overdue_at, render};
+use super::status::{Standing, is_news, is_on_its_way, render};
 use super::verdict::{self, Start, Verdict, judge};
 use super::works::{self, Writes};
 use crate::parts;
@@ -68,7 +70,7 @@ impl Pass<'_> {
     /// What is remembered less than before: of what is about to be deleted, that it had its start. Were it told afterwards,
     /// and somebody quick to ask for it again, it would be healed without a slot. What is to stop waits for no word of it.
     fn forgets(&self, verdict: &Verdict, after: &WorkspaceStatus) -> Option<WorkspaceStatus> {
-        let before = self.workspace.status.as_ref().filter(|_| *verdict != Verdict::Suspended)?;
+        let before = self.workspace.status.as_ref().filter(|_| !self.forgets_starts(verdict))?;
         let has_machine = |status: &WorkspaceStatus, of: &DiskOrigin| {
             status.disks.iter().any(|it| it.entry == of.entry && it.copied)
         };
@@ -84,11 +86,33 @@ impl Pass<'_> {
         })
     }
 
-    /// With its finalizer gone nobody may be there to be told.
+    /// With its last finalizer gone nobody is there to be told. While somebody else's keeps it, its turn is to end.
     fn tells(&self, verdict: &Verdict, status: &WorkspaceStatus) -> bool {
-        let is_going = *verdict == Verdict::Leaving
-            && (self.observed.are_pods_gone || !self.observed.has_finalizer());
+        let mut finalizers = self.workspace.finalizers().iter();
+        let is_kept = finalizers.any(|it| *it != WORKSPACE_FINALIZER)
+            || self.observed.has_finalizer() && !self.observed.are_pods_gone;
+        let is_going = *verdict == Verdict::Leaving && !is_kept;
         !is_going && is_news(self.workspace.status.as_ref(), status)
+    }
+
+    /// Whether nothing has had its start any more after this pass, since all of it stops: what is resumed takes a slot. One
+    /// that nothing may be written for runs on.
+    fn forgets_starts(&self, verdict: &Verdict) -> bool {
+        match verdict {
+            Verdict::Suspended => true,
+            Verdict::Invalid(lack) => {
+                self.workspace.spec.suspended && lack.reason != Reason::NamespaceNotAllowed
+            }
+            Verdict::Gone
+            | Verdict::Leaving
+            | Verdict::Unticketed
+            | Verdict::Waiting(_)
+            | Verdict::Opening(_)
+            | Verdict::Building
+            | Verdict::Yielding(_)
+            | Verdict::Settling(_)
+            | Verdict::Tending => false,
+        }
     }
 
     fn standing(&self, verdict: &Verdict, works: &Writes) -> Standing {
@@ -124,29 +148,25 @@ impl Pass<'_> {
         memory.disks = self.observed.disks(standing);
         if let Some(number) = self.observed.held() {
             memory.last_turn = Some(number);
+            // A first ticket may stand in the entry alone. One that is to stop gives its place up.
+            let entry = self.observed.entry.as_ref().filter(|_| !self.workspace.spec.suspended);
+            memory.ticket = memory.ticket.or_else(|| entry.map(|entry| entry.ticket.clone()));
         }
         if !verdict.keeps_turn() {
             memory.open_turn = None;
         }
-        match verdict {
-            Verdict::Opening(number) => {
-                memory.open_turn = Some(OpenTurn { number: *number, since: Time(self.now) });
-                let of_entry = || self.observed.entry.as_ref().map(|entry| entry.ticket.clone());
-                memory.ticket = memory.ticket.or_else(of_entry);
-            }
-            Verdict::Settling(_) => {
-                memory.started_parts = parts::names(self.workspace).map(str::to_owned).collect();
-                (memory.ticket, memory.queued_at) = (None, None);
-            }
-            Verdict::Suspended => memory.started_parts.clear(),
-            Verdict::Gone
-            | Verdict::Leaving
-            | Verdict::Invalid(_)
-            | Verdict::Unticketed
-            | Verdict::Waiting(_)
-            | Verdict::Building
-            | Verdict::Yielding(_)
-            | Verdict::Tending => {}
+        if let Verdict::Opening(number) = verdict {
+            memory.open_turn = Some(OpenTurn { number: *number, since: Time(self.now) });
+        }
+        if let Verdict::Settling(_) = verdict {
+            memory.started_parts = parts::names(self.workspace).map(str::to_owned).collect();
+        }
+        if self.forgets_starts(verdict) {
+            memory.started_parts.clear();
+        }
+        if let Verdict::Settling(_) | Verdict::Tending = verdict {
+            // It waits for nothing: what is added later comes behind those who wait by then.
+            (memory.ticket, memory.queued_at) = (None, None);
         }
         memory.started_machines = parts::machines_among(self.workspace, &memory.started_parts);
         let is_refused =
@@ -174,15 +194,14 @@ impl Pass<'_> {
         of_turn.map_or(Next::Wait, Next::At)
     }
 
-    /// The first pod to be late; soon, when the last one is gone from the view and not for the API server, or when nothing can
+    /// The first pod or part to be late; soon, when the last one is gone from the view and not for the API server, or when nothing can
     /// be seen for now.
     fn next_of_departure(&self) -> Next {
         let awaits_last_pod = self.observed.awaits_last_pod() && !self.observed.are_pods_gone;
         if awaits_last_pod || self.observed.is_cut_off() {
             return Next::At(self.now.checked_add(LOOK_AGAIN).unwrap_or(Timestamp::MAX));
         }
-        let late = self.observed.pods.iter().filter_map(|pod| overdue_at(pod));
-        late.filter(|at| *at > self.now).fold(Next::Wait, |next, at| next.or(Next::At(at)))
+        self.observed.late_at(self.now).map_or(Next::Wait, Next::At)
     }
 
     fn patience(&self) -> SignedDuration {

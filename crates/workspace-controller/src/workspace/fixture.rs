@@ -276,6 +276,13 @@ impl Facts {
         self
     }
 
+    /// Somebody else means to see to it before it goes.
+    pub(crate) fn kept(mut self) -> Self {
+        let finalizers = self.workspace.metadata.finalizers.get_or_insert_default();
+        finalizers.push("example.com/backup".to_owned());
+        self
+    }
+
     pub(crate) fn ground(mut self, ground: Ground) -> Self {
         self.ground = ground;
         self

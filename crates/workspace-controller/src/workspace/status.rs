@@ -23,7 +23,6 @@ use crate::isolation;
 use crate::needs::no_kubevirt;
 use crate::reports::Report;
 
-pub use self::deleting::overdue_at;
 pub use self::news::{is_news, is_on_its_way};
 
 /// What is to be told.

@@ -10,7 +10,8 @@
 //!
 //!   deleted, from anywhere ─▶ Leaving: workloads ─▶ pods gone ─▶ policy ─▶ finalizer
 //! ```
-//! What has had its start is tended in every state but `Leaving`: a slot pays for a start, not for healing.
+//! What has had its start is tended until it is suspended or goes, in a namespace that the chart lists: a slot pays for a start,
+//! not for healing.
 
 use jiff::{SignedDuration, Timestamp};
 use otctl_types::Workspace;

@@ -26,7 +26,7 @@ use otctl_types::condition::Reason;
 use otctl_types::workspace::{Container, RunStrategy, VirtualMachine as MachineEntry};
 
 use self::departure::departure;
-use self::write::{bring_about, delete, establish_either, finalize, stays};
+use self::write::{bring_about, delete, establish_either, finalize};
 use super::observe::Observed;
 use super::verdict::Verdict;
 use crate::children::machine::Power;
@@ -34,6 +34,7 @@ use crate::children::{self, Facts, service};
 use crate::family::Child;
 use crate::grounds::Ground;
 use crate::images::Disk;
+use crate::kin::stays;
 use crate::machines::VirtualMachine;
 use crate::owned;
 use crate::parts;
@@ -348,19 +349,37 @@ impl<'a> Works<'a> {
 
 /// Whether a write makes something that is not there.
 pub fn is_new(write: &Write) -> bool {
-    matches!(
-        write.action,
-        Action::Create(_) | Action::Establish(_) | Action::EstablishEither { .. }
-    )
+    makes(&write.action)
+}
+
+fn makes(action: &Action) -> bool {
+    match action {
+        Action::Create(_) | Action::Establish(_) => true,
+        Action::Either { wanted, .. } => makes(wanted),
+        Action::Apply(_)
+        | Action::Strip { .. }
+        | Action::Delete { .. }
+        | Action::Remember(_)
+        | Action::Swap(_)
+        | Action::Finalize(_)
+        | Action::Mark { .. }
+        | Action::Ensure(_) => false,
+    }
 }
 
 /// The children that these writes make or delete to make them anew, and the Deployments and machines that they make another
 /// thing: what those say of themselves is about what they were.
 pub fn touched(observed: &Observed, writes: &Writes) -> Vec<Child> {
-    let targets = writes.iter().filter_map(|write| match &write.action {
-        Action::Create(object)
-        | Action::Establish(object)
-        | Action::EstablishEither { wanted: object, .. } => Some(Target::of(object)),
+    let targets = writes.iter().filter_map(|write| touches(observed, &write.action));
+    let targets: Vec<Target> = targets.collect();
+    let family = observed.needs.family.iter();
+    family.filter(|child| targets.contains(&child.target(&observed.namespace))).cloned().collect()
+}
+
+fn touches(observed: &Observed, action: &Action) -> Option<Target> {
+    match action {
+        Action::Create(object) | Action::Establish(object) => Some(Target::of(object)),
+        Action::Either { wanted, .. } => touches(observed, wanted),
         Action::Apply(object) => is_another(observed, object).then(|| Target::of(object)),
         Action::Strip { target, .. } | Action::Delete { target, .. } => Some(target.clone()),
         Action::Remember(_)
@@ -368,10 +387,7 @@ pub fn touched(observed: &Observed, writes: &Writes) -> Vec<Child> {
         | Action::Finalize(_)
         | Action::Mark { .. }
         | Action::Ensure(_) => None,
-    });
-    let targets: Vec<Target> = targets.collect();
-    let family = observed.needs.family.iter();
-    family.filter(|child| targets.contains(&child.target(&observed.namespace))).cloned().collect()
+    }
 }
 
 /// Whether a Deployment or machine is changed into `object`.

@@ -167,7 +167,7 @@ async fn what_no_apply_can_repair_is_known_before_it_is_tried() {
     let address = stage.create(&stage.child("service api-server")).await;
     stage.container_mut("api-server").ports.clear();
     let wanted = stage.child("service api-server");
-    assert_eq!(stuck(&wanted, &address), Some(Stuck::Whole));
+    assert_eq!(stuck(&wanted, &address), Some(Stuck::Address));
     assert!(matches!(stage.try_to_apply(&wanted).await, Err(ApiError::Invalid { .. })));
 }
 

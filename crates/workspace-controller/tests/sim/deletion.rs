@@ -5,6 +5,7 @@ use std::time::Duration;
 use otctl_kit::plan::Propagation;
 use otctl_types::condition;
 use serde_json::json;
+use testbed::builders::key;
 use testbed::fault::at as call;
 use testbed::sim::Order;
 use testbed::world::Verb;
@@ -154,6 +155,56 @@ fn a_pod_that_does_not_end_keeps_the_policy_and_is_named() {
     expect_gone(&sim);
 }
 
+/// Its turn is over, what runs stops, and who keeps it is told.
+#[test]
+fn one_that_somebody_elses_finalizer_keeps_stops_and_gives_its_slot_back() {
+    for isolate in [true, false] {
+        let mut sim = world_of(1, Order::Fixed);
+        sim.world.fare("api", Health::NeverReady);
+        workspace("lab")
+            .container("api")
+            .with(|spec| spec.network.isolate = isolate)
+            .create(&sim.world);
+        sim.run_until("it runs", |world| !names(world, "Pod").is_empty());
+        sim.world.edit("Workspace", &key("lab"), |it| {
+            let finalizers = &mut it["metadata"]["finalizers"];
+            let ours = finalizers.as_array().cloned().unwrap_or_default();
+            *finalizers = ours.into_iter().chain([json!("example.com/backup")]).collect();
+        });
+        delete(&sim.world, "lab");
+        workspace("next").container("web").create(&sim.world);
+        sim.settle();
+        assert!(is_ready(&sim.world, "next"), "\n{}", sim.story);
+        assert_eq!(names(&sim.world, "Deployment"), ["next--web"], "\n{}", sim.story);
+        let lab = status(&sim.world, "lab");
+        assert_eq!(lab.open_turn, None);
+        let words = "nothing of it is left, and finalizers of others keep it: example.com/backup";
+        assert_eq!(lab.message.as_deref(), Some(words), "\n{}", sim.story);
+        sim.world.edit("Workspace", &key("lab"), |it| it["metadata"]["finalizers"] = json!([]));
+        sim.settle();
+        assert_eq!(names(&sim.world, "Workspace"), ["next"], "\n{}", sim.story);
+    }
+}
+
+#[test]
+fn a_part_that_does_not_go_is_named_with_what_keeps_it() {
+    let mut sim = ready();
+    let hold = |sim: &Sim, finalizers| {
+        sim.world.edit("VirtualMachine", &at("lab--db"), |it| {
+            it["metadata"]["finalizers"] = finalizers;
+        });
+    };
+    hold(&sim, json!(["kubevirt.io/virtualMachineControllerFinalize"]));
+    delete(&sim.world, "lab");
+    sim.quiesce();
+    sim.advance(Duration::from_secs(60));
+    let words = "these parts do not go: VirtualMachine lab--db (finalizers: kubevirt.io/virtualMachineControllerFinalize)";
+    assert_eq!(status(&sim.world, "lab").message.as_deref(), Some(words), "\n{}", sim.story);
+    hold(&sim, json!([]));
+    sim.settle();
+    expect_gone(&sim);
+}
+
 /// What the collector has not taken yet is waited for: a claim of one that was isolated, everything of one that was not.
 #[test]
 fn one_of_the_same_name_follows_at_once() {
@@ -210,7 +261,8 @@ fn what_an_earlier_one_left_is_no_failure_when_the_watches_have_not_told_it() {
     expect_never_failed(&sim, from);
 }
 
-fn expect_never_failed(sim: &Sim, from: u64) {
+/// No version after that revision says that something has failed.
+pub(crate) fn expect_never_failed(sim: &Sim, from: u64) {
     let failed: Vec<String> = sim.world.history(|history| {
         let later = history.iter().filter(|it| it.revision > from && it.id.kind == "Workspace");
         let failed = later.filter(|it| it.object["status"]["phase"] == "Failed");

@@ -8,7 +8,7 @@ use testbed::sim::Order;
 use testbed::world::{Verb, Version};
 use testbed::{Health, Sim};
 
-use crate::builders::{instance, synced_image, workspace};
+use crate::builders::{container, instance, synced_image, workspace};
 use crate::controller::{edit, expect_sound, is_ready, names, reason, status, world_of};
 use crate::healing::{cluster_ip, hosts};
 
@@ -86,6 +86,7 @@ fn a_machine_that_an_entry_gains_and_loses_in_line_costs_nothing() {
     sim.quiesce();
     assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
     assert_eq!(status(&sim.world, "lab").last_turn, Some(1));
+    assert_eq!(status(&sim.world, "lab").ticket, None, "nor does it keep its place");
     // One that was run, and is to run again, has no disk any more.
     sim.world.fare("slow", Health::Fine);
     for instance in [Some(instance()), None, Some(instance())] {
@@ -95,6 +96,48 @@ fn a_machine_that_an_entry_gains_and_loses_in_line_costs_nothing() {
     }
     assert_eq!(status(&sim.world, "lab").last_turn, Some(3));
     expect_sound(&sim);
+}
+
+/// Whoever waits for nothing has no place: what is added later comes behind those who wait by then.
+#[test]
+fn a_place_that_was_given_up_is_before_nobody() {
+    let mut sim = world_of(1, Order::Fixed);
+    workspace("lab").container("api").create(&sim.world);
+    sim.settle();
+    sim.world.fare("slow", Health::NeverReady);
+    workspace("holder").container("slow").create(&sim.world);
+    sim.quiesce();
+    let add = |sim: &Sim| edit(&sim.world, "lab", |spec| spec.containers.push(container("new")));
+    add(&sim);
+    sim.quiesce();
+    assert!(status(&sim.world, "lab").ticket.is_some(), "\n{}", sim.story);
+    edit(&sim.world, "lab", |spec| drop(spec.containers.pop()));
+    sim.quiesce();
+    workspace("next").container("web").create(&sim.world);
+    sim.quiesce();
+    let told = status(&sim.world, "next").message.unwrap();
+    assert_eq!(told, "waits for a slot", "nobody is before it");
+    add(&sim);
+    sim.quiesce();
+    sim.world.fare("slow", Health::Fine);
+    sim.settle();
+    let order = opened(&sim);
+    assert_eq!(order, ["lab#1", "holder#1", "next#1", "lab#2"], "\n{}", sim.story);
+    expect_sound(&sim);
+}
+
+/// Every turn that was opened, in order.
+fn opened(sim: &Sim) -> Vec<String> {
+    let mut all: Vec<String> = sim.world.history(|history| {
+        let of = |version: &Version| {
+            let turn = version.object["status"]["openTurn"]["number"].as_i64()?;
+            Some(format!("{}#{turn}", version.id.key.name))
+        };
+        history.iter().filter(|it| it.id.kind == "Workspace").filter_map(of).collect()
+    });
+    let mut seen = BTreeSet::new();
+    all.retain(|turn| seen.insert(turn.clone()));
+    all
 }
 
 /// A name tells nothing of what it was started as: what becomes another thing under it takes a slot, on both sides.

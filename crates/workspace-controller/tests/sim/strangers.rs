@@ -4,7 +4,7 @@ use otctl_kit::plan::Propagation;
 use otctl_types::condition;
 use serde_json::{Value, json};
 use testbed::sim::Order;
-use testbed::{Sim, check};
+use testbed::{Health, Sim, check};
 
 use crate::builders::{container, synced_image, workspace};
 use crate::controller::{
@@ -146,6 +146,32 @@ fn nothing_that_runs_pods_is_made_while_the_name_of_the_policy_is_somebody_elses
     sim.settle();
     assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
     assert_eq!(names(&sim.world, "Pod").len(), 3, "\n{}", sim.story);
+}
+
+/// Suspended while a name is taken, it has stopped as well: what is resumed takes a slot.
+#[test]
+fn one_that_is_suspended_under_a_conflict_is_resumed_in_a_turn() {
+    let mut sim = world_of(1, Order::Fixed);
+    workspace("lab").container("api").container("web").create(&sim.world);
+    sim.settle();
+    sim.world.delete("Service", &at("lab--web"), Propagation::Background);
+    stranger(&sim, "Service", "lab--web");
+    edit(&sim.world, "lab", |spec| spec.suspended = true);
+    sim.settle();
+    assert_eq!(reason(&sim.world, "lab", condition::READY), "NameConflict", "\n{}", sim.story);
+    assert_eq!(names(&sim.world, "Pod"), [""; 0], "\n{}", sim.story);
+    sim.world.fare("slow", Health::NeverReady);
+    workspace("holder").container("slow").create(&sim.world);
+    sim.quiesce();
+    sim.world.delete("Service", &at("lab--web"), Propagation::Background);
+    edit(&sim.world, "lab", |spec| spec.suspended = false);
+    sim.quiesce();
+    assert_eq!(names(&sim.world, "Pod").len(), 1, "the holder's alone\n{}", sim.story);
+    sim.world.fare("slow", Health::Fine);
+    sim.settle();
+    assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
+    assert_eq!(status(&sim.world, "lab").last_turn, Some(2));
+    expect_sound(&sim);
 }
 
 #[test]

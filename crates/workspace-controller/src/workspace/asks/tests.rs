@@ -5,8 +5,6 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
-use otctl_kit::cluster::Target;
-use otctl_kit::plan::Action;
 use otctl_types::diskimage::Phase;
 
 use crate::grounds::Ground;
@@ -194,10 +192,6 @@ fn nothing_is_made_in_a_namespace_that_was_not_asked_for() {
 }
 
 fn kind(write: &otctl_kit::plan::Write) -> String {
-    match &write.action {
-        Action::Create(object)
-        | Action::Establish(object)
-        | Action::EstablishEither { wanted: object, .. } => Target::of(object).resource.kind,
-        other => panic!("{other:?} makes nothing"),
-    }
+    assert!(is_new(write), "{write} makes nothing");
+    write.action.child().unwrap().resource.kind
 }

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Resource;
 use otctl_kit::cluster::{ApiError, Target};
 use otctl_kit::reconciler::{Refusal, RefusalCause, Told, Undone};
-use otctl_types::condition::Reason;
-use otctl_types::workspace::WorkspaceStatus;
+use otctl_types::condition::{self, Finding, READY, Reason};
+use otctl_types::workspace::{Phase, WorkspaceStatus};
 use otctl_types::{VMDiskImage, Workspace};
 
 use super::Pass;
@@ -20,8 +21,10 @@ use crate::needs::{name_conflict, of_earlier};
 use crate::parts;
 use crate::workspace::observe::Observed;
 use crate::workspace::status::{Standing, Trouble, render};
-use crate::workspace::verdict::{Start, Verdict, judge};
+use crate::workspace::verdict::{self, Start, Verdict, judge};
 use crate::workspace::works::{self, Writes};
+
+const DEFECT: &str = "the controller met a defect of its own when it decided about this workspace: nothing is changed, and it is looked at again at least every 15 min; others go on. Please report it with the controller's log";
 
 /// Writes were refused: the reason stands where people look, and the rest as it is. What was to be made or changed is not
 /// as it should be, whatever it says of itself.
@@ -32,6 +35,9 @@ pub fn refused(
 ) -> Option<Told<WorkspaceStatus>> {
     let workspace = observed.workspace.as_ref()?;
     let pass = Pass { workspace, observed, now };
+    if undone.refusals().any(|it| matches!(it.cause, RefusalCause::Panicked { .. })) {
+        return Some(Told { status: pass.told_defect(), notices: Vec::new() });
+    }
     let judged = judge(observed, now);
     let works = works::works(workspace, observed, &judged);
     let given_up = pass.given_up(undone);
@@ -100,11 +106,8 @@ fn trouble(refusal: &Refusal<'_>, workspace: &Workspace) -> Trouble {
         RefusalCause::Api(error) => {
             (Reason::Rejected, format!("{target} was refused by the API server: {error}"), false)
         }
-        RefusalCause::Panicked { .. } => (
-            Reason::InternalError,
-            "the controller met a defect of its own when it decided about this workspace: nothing is changed, and it is looked at again at least every 15 min; others go on. Please report it with the controller's log".to_owned(),
-            false,
-        ),
+        // Told by itself.
+        RefusalCause::Panicked { .. } => (Reason::InternalError, DEFECT.to_owned(), false),
     };
     Trouble::new(Lack { reason, message }, is_final)
 }
@@ -118,6 +121,29 @@ fn in_the_way(target: &Target, whose: Whose) -> Trouble {
 }
 
 impl Pass<'_> {
+    /// A defect of ours kept it from being decided about. Only what cannot fail is looked at: no state is judged and nothing
+    /// is aggregated. A slot that was not used yet is given back, and one in use when its time is over.
+    fn told_defect(&self) -> WorkspaceStatus {
+        let mut told = self.workspace.status.clone().unwrap_or_default();
+        if let Some(number) = self.observed.held() {
+            told.last_turn = Some(number);
+        }
+        if verdict::deadline(self.workspace, self.observed).is_some_and(|at| at <= self.now) {
+            told.open_turn = None;
+        }
+        let generation = self.workspace.metadata.generation;
+        let finding = Finding::new(false, Reason::InternalError, DEFECT);
+        let at = Time(self.now);
+        let ready = condition::condition(READY, &finding, generation, &told.conditions, &at);
+        match told.conditions.iter_mut().find(|it| it.type_ == READY) {
+            Some(found) => *found = ready,
+            None => told.conditions.push(ready),
+        }
+        told.message = Some(DEFECT.to_owned());
+        told.phase = told.phase.or(Some(Phase::Provisioning));
+        told
+    }
+
     /// Entries that have not had their start, and whose start is over: something of theirs is called invalid, and is refused
     /// again until somebody changes something; or the policy is, without which nothing of theirs is made.
     fn given_up(&self, undone: &Undone<'_>) -> BTreeSet<String> {

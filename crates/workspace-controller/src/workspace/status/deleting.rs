@@ -1,24 +1,51 @@
 //! `Deleting`: what a workspace that goes still waits for.
 
+use std::sync::Arc;
+
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{Resource, ResourceExt};
 use otctl_types::condition::{Finding, Reason};
+use otctl_types::names::WORKSPACE_FINALIZER;
 
 use super::Sight;
+use crate::workspace::observe::Observed;
 use crate::workspace::verdict::Verdict;
 
-/// A pod that was to have ended so long ago is held up by something.
+/// What was to have ended so long ago is held up by something.
 const GRACE: SignedDuration = SignedDuration::from_secs(30);
 
-/// When a pod that is being deleted is late.
-pub fn overdue_at(pod: &Pod) -> Option<Timestamp> {
-    let due = pod.metadata.deletion_timestamp.as_ref()?.0;
+/// When an object that is being deleted is late.
+fn overdue_at(object: &ObjectMeta) -> Option<Timestamp> {
+    let due = object.deletion_timestamp.as_ref()?.0;
     Some(due.checked_add(GRACE).unwrap_or(Timestamp::MAX))
 }
 
-fn is_overdue(pod: &Pod, now: Timestamp) -> bool {
-    overdue_at(pod).is_some_and(|at| at <= now)
+fn is_overdue(object: &ObjectMeta, now: Timestamp) -> bool {
+    overdue_at(object).is_some_and(|at| at <= now)
+}
+
+impl Observed {
+    /// When the next pod or part that is on its way out is late.
+    pub fn late_at(&self, now: Timestamp) -> Option<Timestamp> {
+        let pods = self.pods.iter().map(|pod| &pod.metadata);
+        let all = pods.chain(self.parts_left().map(|(_, part)| part));
+        all.filter_map(overdue_at).filter(|at| *at > now).min()
+    }
+
+    /// What makes pods, and what they are reached by, as far as it is still there.
+    fn parts_left(&self) -> impl Iterator<Item = (&'static str, &ObjectMeta)> {
+        let machines = metadata("VirtualMachine", &self.machines);
+        let deployments = metadata("Deployment", &self.deployments);
+        machines.chain(deployments).chain(metadata("Service", &self.services))
+    }
+}
+
+fn metadata<'a, K: Resource>(
+    kind: &'static str,
+    objects: &'a [Arc<K>],
+) -> impl Iterator<Item = (&'static str, &'a ObjectMeta)> {
+    objects.iter().map(move |object| (kind, object.meta()))
 }
 
 impl Sight<'_> {
@@ -27,16 +54,47 @@ impl Sight<'_> {
         is_leaving.then(|| Finding::new(true, Reason::Deleting, self.whats_left()))
     }
 
-    /// Pods are named once their time to end is over: before, they go one by one.
     fn whats_left(&self) -> String {
         let of_trouble = self.standing.trouble.as_ref().map(|trouble| trouble.lack.message.clone());
-        let overdue = self.observed.pods.iter().filter(|pod| is_overdue(pod, self.now));
-        let overdue: Vec<String> = overdue.map(|pod| pod.name_any()).collect();
         let is_cut_off = self.observed.is_cut_off();
         let of_reach = is_cut_off.then(|| out_of_reach(&self.observed.namespace));
-        of_trouble.or(of_reach).unwrap_or_else(|| match overdue.as_slice() {
-            [] => "waits for its pods to end".to_owned(),
-            names => format!("these pods do not end: {}", names.join(", ")),
+        let found = of_trouble.or(of_reach).or_else(|| self.late_pods());
+        let found = found.or_else(|| self.late_parts()).or_else(|| self.kept());
+        found.unwrap_or_else(|| "waits for its pods and parts to end".to_owned())
+    }
+
+    /// Pods are named once their time to end is over: before, they go one by one.
+    fn late_pods(&self) -> Option<String> {
+        let pods = self.observed.pods.iter();
+        let late = pods.filter(|pod| is_overdue(&pod.metadata, self.now));
+        let late: Vec<String> = late.map(|pod| pod.name_any()).collect();
+        (!late.is_empty()).then(|| format!("these pods do not end: {}", late.join(", ")))
+    }
+
+    /// So are parts, with what keeps them.
+    fn late_parts(&self) -> Option<String> {
+        let late = self.observed.parts_left().filter(|(_, part)| is_overdue(part, self.now));
+        let late: Vec<String> = late
+            .map(|(kind, part)| {
+                let name = part.name.as_deref().unwrap_or_default();
+                let finalizers = part.finalizers.as_deref().unwrap_or_default().join(", ");
+                format!("{kind} {name} (finalizers: {finalizers})")
+            })
+            .collect();
+        (!late.is_empty()).then(|| format!("these parts do not go: {}", late.join(", ")))
+    }
+
+    /// Nothing is left of it, and somebody else means to see to it before it goes.
+    fn kept(&self) -> Option<String> {
+        let is_empty = !self.observed.has_workloads() && self.observed.services.is_empty();
+        let workspace = self.observed.workspace.as_ref().filter(|_| is_empty)?;
+        let others = workspace.finalizers().iter().filter(|it| *it != WORKSPACE_FINALIZER);
+        let others: Vec<&str> = others.map(String::as_str).collect();
+        (!others.is_empty()).then(|| {
+            format!(
+                "nothing of it is left, and finalizers of others keep it: {}",
+                others.join(", ")
+            )
         })
     }
 }

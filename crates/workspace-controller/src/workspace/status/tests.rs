@@ -284,9 +284,17 @@ fn deleting_names_what_does_not_end() {
     let check = |facts: Facts, expected: &str| {
         assert_eq!(told(facts).message.unwrap(), expected);
     };
-    check(leaving().pod_going("api", 0), "waits for its pods to end");
-    check(leaving().pod_going("api", 29), "waits for its pods to end");
+    check(leaving().pod_going("api", 0), "waits for its pods and parts to end");
+    check(leaving().pod_going("api", 29), "waits for its pods and parts to end");
     check(leaving().pod_going("api", 30), "these pods do not end: lab--api-x");
+    let without_pods =
+        "these parts do not go: Deployment lab--api (finalizers: foregroundDeletion)";
+    check(leaving().deployment_going(29), "waits for its pods and parts to end");
+    check(leaving().deployment_going(30), without_pods);
+    check(leaving().deployment_going(30).pod_going("api", 30), "these pods do not end: lab--api-x");
+    let kept = "nothing of it is left, and finalizers of others keep it: example.com/backup";
+    check(workspace().deleted().finalized().kept(), kept);
+    check(leaving().kept(), "waits for its pods and parts to end");
 }
 
 #[test]
@@ -339,10 +347,27 @@ fn a_refused_write_is_told_where_people_look() {
     let status = refused(&workspace().open(1).observed(), &Undone::of(foreign), now());
     let status = status.unwrap().status;
     assert!(condition(&status, condition::ACCEPTED).starts_with("False NameConflict: Service"));
-    let panicked = Refusal { target: &target, cause: RefusalCause::Panicked { message: "x" } };
-    let status = refused(&workspace().open(1).observed(), &Undone::of(panicked), now());
-    let status = status.unwrap().status;
-    assert!(condition(&status, condition::READY).starts_with("False InternalError"));
+}
+
+/// What was told stands, but for the reason; nothing is judged or aggregated that might meet the same defect again.
+#[test]
+fn a_defect_is_told_and_costs_nobody_a_slot() {
+    let target = Target::new::<Service>(Some(LABS), "lab--api");
+    let told = |facts: Facts| {
+        let panicked = Refusal { target: &target, cause: RefusalCause::Panicked { message: "x" } };
+        let status = refused(&facts.observed(), &Undone::of(panicked), now()).unwrap().status;
+        assert!(condition(&status, condition::READY).starts_with("False InternalError"));
+        assert!(status.message.as_ref().unwrap().contains("a defect of its own"), "{status:?}");
+        status
+    };
+    let numbers = |status: &WorkspaceStatus| {
+        (status.last_turn, status.open_turn.as_ref().map(|turn| turn.number))
+    };
+    assert_eq!(numbers(&told(workspace().ticket("1").slot(1))), (Some(1), None), "given back");
+    assert_eq!(numbers(&told(workspace().open_since(1, 1))).1, Some(1), "its time is not over");
+    let late = told(workspace().open_since(1, 1_000_000));
+    assert_eq!(numbers(&late).1, None);
+    assert_eq!(late.started_parts, [""; 0], "nothing of it is known to have started");
 }
 
 /// Of whatever it is a child, and whoever finds it first: the watches, or the API server.
@@ -382,7 +407,7 @@ fn one_that_goes_from_where_nobody_may_look_says_so() {
     let message = status.message.unwrap();
     assert!(message.starts_with("the controller may not look into namespace 'labs'"), "{message}");
     let status = told(leaving());
-    assert_eq!(status.message.as_deref(), Some("waits for its pods to end"));
+    assert_eq!(status.message.as_deref(), Some("waits for its pods and parts to end"));
 }
 
 #[test]

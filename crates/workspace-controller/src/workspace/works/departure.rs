@@ -7,10 +7,10 @@ use kube::{Resource, ResourceExt};
 use otctl_kit::plan::Write;
 use otctl_types::Workspace;
 
-use super::write::{delete, delete_after_pods, finalize, stays};
+use super::write::{delete, delete_after_pods, finalize};
 use super::{Works, Writes};
 use crate::family::{ChildKind, Family};
-use crate::kin;
+use crate::kin::{self, stays};
 use crate::workspace::observe::Observed;
 
 impl Works<'_> {
@@ -69,14 +69,16 @@ fn left<'a, K: Resource>(
 /// and do not know of that order.
 ///
 /// Each workload and Service goes on its own: one that may not be deleted holds no other up, but policy and finalizer, which
-/// come when all are gone.
+/// come when all are gone. One that somebody else's finalizer keeps stops all the same.
 pub(super) fn departure(workspace: &Workspace, observed: &Observed) -> Writes {
-    if !observed.has_finalizer() || observed.is_cut_off() {
+    if observed.is_cut_off() {
         return Writes::default();
     }
+    let finalize =
+        |because| observed.has_finalizer().then(|| finalize(workspace, false, because)).into_iter();
     if !observed.is_within_reach() {
-        let because = "nothing of it can be seen to any more";
-        return Writes { first: vec![finalize(workspace, false, because)], lanes: Vec::new() };
+        let first = finalize("nothing of it can be seen to any more").collect();
+        return Writes { first, lanes: Vec::new() };
     }
     let because = "its workspace is being deleted";
     let keep = Family::default();
@@ -88,7 +90,7 @@ pub(super) fn departure(workspace: &Workspace, observed: &Observed) -> Writes {
     }
     let policy = observed.own_policy().filter(|it| stays(*it));
     let policy = policy.map(|it| delete(it, "the last pod is gone"));
-    let because = "nothing is left that must not outlive its policy";
-    let last = policy.into_iter().chain([finalize(workspace, false, because)]);
+    let last = finalize("nothing is left that must not outlive its policy");
+    let last = policy.into_iter().chain(last);
     Writes { first: parts.chain(last).collect(), lanes: Vec::new() }
 }

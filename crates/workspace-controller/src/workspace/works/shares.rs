@@ -13,9 +13,10 @@ use otctl_types::names::MADE_BY_ANNOTATION;
 use otctl_types::workspace::ImageRetention;
 
 use super::Works;
-use super::write::{delete_as_seen, establish, stays};
+use super::write::{delete_as_seen, establish};
 use crate::children;
 use crate::images::Disk;
+use crate::kin::stays;
 use crate::needs::owns;
 use crate::parts;
 

@@ -7,15 +7,12 @@ use otctl_types::Workspace;
 use otctl_types::names::WORKSPACE_FINALIZER;
 use serde::Serialize;
 
+use crate::kin::{self, stays};
 use crate::owned::{self, Stuck};
 
-/// Whether an object is not on its way out.
-pub(super) fn stays<K: Resource>(object: &K) -> bool {
-    object.meta().deletion_timestamp.is_none()
-}
-
 /// Makes `wanted`, or puts right what is there of it. What keeps an apply from that is taken out first, or it is made anew;
-/// what is on its way out is waited for.
+/// what is on its way out is waited for. Of what was made from something else than it is now, an apply takes back what it
+/// does not ask for any more: whether anything keeps it from that, the API server knows.
 pub(super) fn bring_about<K>(wanted: &K, found: Option<&K>, because: &'static str) -> Option<Write>
 where
     K: Resource<DynamicType = ()> + Serialize,
@@ -28,16 +25,25 @@ where
     }
     let (mut wanted, seen) = (erase(wanted), erase(found));
     owned::differs(&wanted, &seen)?;
-    match owned::stuck(&wanted, &seen) {
-        Some(Stuck::Whole) => {
-            Some(delete(found, "no change makes it what it should be: it is made anew"))
+    let stuck = owned::stuck(&wanted, &seen);
+    let is_certain = stuck == Some(Stuck::Address)
+        || kin::revision_of(&wanted.metadata) == kin::revision_of(found.meta());
+    let otherwise = stuck.map(|stuck| match stuck {
+        Stuck::Ports(places) => strip(found, places),
+        Stuck::Whole | Stuck::Address => {
+            delete(found, "no change makes it what it should be: it is made anew")
         }
-        Some(Stuck::Ports(places)) => Some(strip(found, places)),
-        None => {
-            wanted.metadata.uid = found.meta().uid.clone();
-            Some(Write { action: Action::Apply(wanted), because })
+    });
+    wanted.metadata.uid = found.meta().uid.clone();
+    let wanted = Action::Apply(wanted);
+    Some(match otherwise {
+        Some(otherwise) if is_certain => otherwise,
+        Some(otherwise) => {
+            let (wanted, otherwise) = (Box::new(wanted), Box::new(otherwise.action));
+            Write { action: Action::Either { wanted, otherwise }, because }
         }
-    }
+        None => Write { action: wanted, because },
+    })
 }
 
 /// What it is to be is applied in the next pass: one that dies between the two leaves a difference that is seen.
@@ -70,7 +76,8 @@ pub(super) fn establish_either<K>(wanted: &K, otherwise: &K, because: &'static s
 where
     K: Resource<DynamicType = ()> + Serialize,
 {
-    let action = Action::EstablishEither { wanted: erase(wanted), otherwise: erase(otherwise) };
+    let establish = |object| Box::new(Action::Establish(erase(object)));
+    let action = Action::Either { wanted: establish(wanted), otherwise: establish(otherwise) };
     Write { action, because }
 }
 
