@@ -1,5 +1,8 @@
 //! `cargo xtask ci`: what every change must pass. Cheap parts first; one target folder for all.
 
+use std::num::NonZero;
+use std::{env, thread};
+
 use local_cluster::Progress;
 use local_cluster::programs::{Program, Sources};
 
@@ -37,10 +40,18 @@ fn parts() -> Vec<Part<'static>> {
         Part::new("build", || cargo(["build", "--locked", "--workspace", "--all-targets"]).run()),
         Part::new("programs", programs),
         Part::new("charts", charts::lint),
-        Part::new("tests", || cargo(["test", "--locked", "--workspace"]).run()),
+        Part::new("tests", tests),
         Part::new("fuzz", || fuzz::run(&[], fuzz::Effort::Same)),
         Part::new("demo", demo),
     ]
+}
+
+/// What takes long waits for API servers more than it computes: two at a time for each core, unless somebody says otherwise.
+fn tests() -> anyhow::Result<()> {
+    const THREADS: &str = "RUST_TEST_THREADS";
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    let threads = env::var(THREADS).unwrap_or_else(|_| (2 * cores).to_string());
+    cargo(["test", "--locked", "--workspace"]).env(THREADS, &threads).run()
 }
 
 /// Finds or builds what tests and demo run, so that it shows as a part of its own.
