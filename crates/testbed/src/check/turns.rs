@@ -21,6 +21,7 @@ pub fn intact(history: &[Version]) -> Vec<String> {
     found.extend(turns_only_grow(history));
     found.extend(first_tickets_in_order(history));
     found.extend(fair_admission(history));
+    found.extend(memory_fits(history));
     found
 }
 
@@ -172,7 +173,46 @@ pub fn turns_only_grow(history: &[Version]) -> Vec<String> {
     found
 }
 
-/// Nobody is admitted while one with a lower first ticket in its status has waited for nothing but a slot ever since. One
+/// Who has nothing to start has no place in the line, which would be before everybody's one day; and of who is suspended
+/// nothing has had its start, or it would be resumed without a slot.
+#[must_use]
+pub fn memory_fits(history: &[Version]) -> Vec<String> {
+    let mut found = Vec::new();
+    Replay::walk(history, |_, version, _| {
+        let (object, status) = (&version.object, &version.object["status"]);
+        let is_judged = version.id.kind == "Workspace"
+            && version.by != "user"
+            && status["observedGeneration"] == object["metadata"]["generation"]
+            && !is_deleting(object)
+            && is_accepted(object);
+        if !is_judged {
+            return;
+        }
+        let (revision, name) = (version.revision, &version.id.key);
+        let is_suspended = object["spec"]["suspended"] == json!(true);
+        if is_suspended && !items(&status["startedParts"]).is_empty() {
+            found.push(format!("at {revision}: {name} is suspended and has had its start"));
+        }
+        let had_start =
+            |(entry, kind): (&Value, &str)| had_start(object, text(&entry["name"]), kind);
+        let machines = items(&object["spec"]["virtualMachines"]).iter();
+        let containers = items(&object["spec"]["containers"]).iter();
+        let machines = machines.map(|entry| (entry, "VirtualMachine"));
+        let mut parts = machines.chain(containers.map(|entry| (entry, "Deployment")));
+        let has_started = !is_suspended && parts.all(had_start) && open_turn(object).is_none();
+        if has_started && !status["ticket"].is_null() {
+            found.push(format!("at {revision}: {name} has a ticket and nothing to start"));
+        }
+    });
+    found
+}
+
+fn is_accepted(workspace: &Value) -> bool {
+    let mut conditions = items(&workspace["status"]["conditions"]).iter();
+    conditions.any(|it| it["type"] == "Accepted" && it["status"] == "True")
+}
+
+/// Nobody is admitted while one with a lower ticket in its status has waited for nothing but a slot ever since. One
 /// that is, was, or turns out to be held up by something else is passed over by right.
 #[must_use]
 pub fn fair_admission(history: &[Version]) -> Vec<String> {
@@ -186,7 +226,7 @@ pub fn fair_admission(history: &[Version]) -> Vec<String> {
         let active = world.active();
         let waiting: Vec<(Ticket, &Value)> = world
             .of_kind("Workspace")
-            .filter(|it| last_turn(it) == 0 && !held_up.contains(uid(it)))
+            .filter(|it| open_turn(it).is_none() && !held_up.contains(uid(it)))
             .filter(|it| !active.iter().any(|entry| entry["uid"] == it["metadata"]["uid"]))
             .filter_map(|it| Some((text(&it["status"]["ticket"]).parse().ok()?, it)))
             .collect();
@@ -284,7 +324,7 @@ mod tests {
         }
 
         fn close(self, name: &str) -> Self {
-            self.status(name, &json!({"openTurn": null}))
+            self.status(name, &json!({"openTurn": null, "ticket": null}))
         }
 
         fn found(&self, find: fn(&[Version]) -> Vec<String>, wanted: &str) {
@@ -293,6 +333,25 @@ mod tests {
                 if wanted.is_empty() { found.is_empty() } else { found.contains(wanted) };
             assert!(is_as_wanted, "\"{wanted}\" in: {found}");
         }
+    }
+
+    #[test]
+    fn what_is_remembered_in_vain_is_found() {
+        let check = |suspended: bool, mut status: Value, wanted: &str| {
+            let book = Book::new();
+            book.world.edit("Workspace", &key("a"), |it| {
+                it["spec"] = json!({"containers": [{"name": "api"}], "suspended": suspended});
+            });
+            let workspace = book.world.get("Workspace", &key("a")).unwrap();
+            status["conditions"] = json!([{"type": "Accepted", "status": "True"}]);
+            status["observedGeneration"] = workspace["metadata"]["generation"].clone();
+            book.status("a", &status).found(memory_fits, wanted);
+        };
+        check(false, json!({"startedParts": ["api"], "ticket": "1"}), "a has a ticket and nothing");
+        check(false, json!({"startedParts": ["api"]}), "");
+        check(false, json!({"startedParts": [], "ticket": "1"}), "");
+        check(true, json!({"startedParts": ["api"]}), "a is suspended and has had its start");
+        check(true, json!({"startedParts": []}), "");
     }
 
     #[test]

@@ -1,7 +1,5 @@
 //! Edits: an added entry takes a turn, a removed one goes, a changed one is rolled, and the others are not touched.
 
-use std::collections::BTreeSet;
-
 use otctl_kit::plan::Propagation;
 use otctl_types::WorkspaceSpec;
 use otctl_types::condition;
@@ -16,7 +14,6 @@ use crate::builders::{container, image, instance, machine, sync, synced_image, w
 use crate::controller::{
     at, edit, expect_sound, is_ready, names, reason, slots, status, told, versions, world, world_of,
 };
-use crate::deletion::expect_never_failed;
 use crate::faults::refusal;
 use crate::healing::{cluster_ip, hosts};
 
@@ -31,14 +28,14 @@ pub(crate) fn ready() -> Sim {
 }
 
 /// What is there now of what was there before in the same version.
-fn untouched(sim: &Sim, before: &[(String, String)]) -> Vec<String> {
+pub(crate) fn untouched(sim: &Sim, before: &[(String, String)]) -> Vec<String> {
     let now = versions(&sim.world);
     let kept = before.iter().filter(|version| now.contains(version));
     kept.map(|(name, _)| name.clone()).collect()
 }
 
 /// The names in `before`, but for those that have one of `parts` in them.
-fn all_but(before: &[(String, String)], parts: &[&str]) -> Vec<String> {
+pub(crate) fn all_but(before: &[(String, String)], parts: &[&str]) -> Vec<String> {
     let is_meant = |name: &String| !parts.iter().any(|part| name.contains(part));
     before.iter().map(|(name, _)| name.clone()).filter(is_meant).collect()
 }
@@ -144,113 +141,6 @@ fn a_removed_entry_goes_and_touches_no_other_child() {
     }
     assert_eq!(untouched(&sim, &before), all_but(&before, &["lab--db"]));
     assert_eq!(status(&sim.world, "lab").last_turn, Some(1), "it costs no slot");
-    expect_sound(&sim);
-}
-
-/// What people are advised to do for another disk. The one that goes is nobody's: it is waited for without a slot, nothing
-/// has failed, and no machine is made on it.
-#[test]
-fn a_machine_that_is_removed_and_added_again_waits_for_its_disk_to_go() {
-    let mut sim = ready();
-    synced_image(&sim.world, "fedora");
-    let (claim, from) = (at("lab--db-r1"), sim.world.revision());
-    let uid = sim.world.get("PersistentVolumeClaim", &claim).unwrap()["metadata"]["uid"].clone();
-    sim.world.edit("PersistentVolumeClaim", &claim, |it| {
-        it["metadata"]["finalizers"] = json!(["somebody/else"]);
-    });
-    edit(&sim.world, "lab", |spec| spec.virtual_machines.clear());
-    sim.settle();
-    edit(&sim.world, "lab", |spec| {
-        spec.virtual_machines.push(machine("db", "fedora", Some(instance())));
-    });
-    sim.settle();
-    assert_eq!(reason(&sim.world, "lab", condition::IMAGES_READY), "OldChildTerminating");
-    let words = "PersistentVolumeClaim 'lab--db-r1', the disk of entry 'db', is being deleted: a new one is made when it is gone";
-    assert!(told(&sim.world, "lab").contains(words), "{}", told(&sim.world, "lab"));
-    assert_eq!(slots(&sim.world), [""; 0], "\n{}", sim.story);
-    assert_eq!(names(&sim.world, "VirtualMachine"), [""; 0], "\n{}", sim.story);
-    sim.world.edit("PersistentVolumeClaim", &claim, |it| it["metadata"]["finalizers"] = json!([]));
-    sim.settle();
-    assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
-    let made = sim.world.get("PersistentVolumeClaim", &claim).unwrap();
-    assert_ne!(made["metadata"]["uid"], uid);
-    assert_eq!(status(&sim.world, "lab").disks[0].image, "fedora");
-    assert_eq!(status(&sim.world, "lab").last_turn, Some(2));
-    expect_never_failed(&sim, from);
-    expect_sound(&sim);
-}
-
-/// It holds its machine's data until that stops; then both are made anew.
-#[test]
-fn a_disk_that_is_deleted_under_its_machine_is_told() {
-    let mut sim = ready();
-    sim.world.delete("PersistentVolumeClaim", &at("lab--db-r1"), Propagation::Background);
-    sim.settle();
-    assert_eq!(reason(&sim.world, "lab", condition::IMAGES_READY), "OldChildTerminating");
-    assert_eq!(names(&sim.world, "VirtualMachine"), ["lab--db"], "it runs on\n{}", sim.story);
-    assert_eq!(names(&sim.world, "Pod").len(), 3, "\n{}", sim.story);
-    sim.world.delete("VirtualMachine", &at("lab--db"), Propagation::Background);
-    sim.settle();
-    assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
-    assert_eq!(status(&sim.world, "lab").last_turn, Some(1), "it is healed without a slot");
-    expect_sound(&sim);
-}
-
-/// What ran an entry before is not taken for what runs it now.
-#[test]
-fn a_container_that_is_removed_and_added_again_is_ready_with_its_new_pods_alone() {
-    let mut sim = ready();
-    let hold = |sim: &Sim, finalizers: Value| {
-        sim.world.edit("Deployment", &at("lab--api"), |it| {
-            it["metadata"]["finalizers"] = finalizers;
-        });
-    };
-    hold(&sim, json!(["somebody/else"]));
-    let entry = container("api");
-    edit(&sim.world, "lab", |spec| spec.containers.retain(|it| it.name != "api"));
-    sim.settle();
-    edit(&sim.world, "lab", |spec| spec.containers.push(entry));
-    sim.quiesce();
-    assert_eq!(reason(&sim.world, "lab", condition::CONTAINERS_READY), "OldChildTerminating");
-    assert_eq!(status(&sim.world, "lab").ready_parts.as_deref(), Some("2/3"), "\n{}", sim.story);
-    hold(&sim, json!([]));
-    sim.settle();
-    assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
-    expect_sound(&sim);
-}
-
-/// What is not asked for any more goes in the same apply: the Service keeps its address, and pods are rolled once.
-#[test]
-fn a_named_port_that_gets_another_number_changes_its_service_and_rolls_once() {
-    let mut sim = world(Order::Fixed);
-    let port = |number| ContainerPort {
-        name: Some("http".to_owned()),
-        container_port: number,
-        ..ContainerPort::default()
-    };
-    workspace("lab")
-        .container("api")
-        .with(|spec| spec.containers[0].ports = vec![port(8080)])
-        .container("web")
-        .create(&sim.world);
-    sim.settle();
-    let (before, service) = (versions(&sim.world), sim.world.get("Service", &at("lab--api")));
-    let from = sim.world.revision();
-    edit(&sim.world, "lab", |spec| spec.containers[0].ports = vec![port(9090)]);
-    sim.settle();
-    assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
-    let now = sim.world.get("Service", &at("lab--api"));
-    let (before_uid, now) = (service.unwrap()["metadata"]["uid"].clone(), now.unwrap());
-    assert_eq!(now["metadata"]["uid"], before_uid, "\n{}", sim.story);
-    assert_eq!(now["spec"]["ports"].as_array().unwrap().len(), 1);
-    assert_eq!(now["spec"]["ports"][0]["port"], 9090);
-    let templates: BTreeSet<String> = sim.world.history(|history| {
-        let later = history.iter().filter(|it| it.revision >= from && it.id.kind == "Deployment");
-        let of_api = later.filter(|it| it.id.key.name == "lab--api");
-        of_api.map(|it| it.object["spec"]["template"].to_string()).collect()
-    });
-    assert_eq!(templates.len(), 1, "{templates:#?}");
-    assert_eq!(untouched(&sim, &before), all_but(&before, &["lab--api"]));
     expect_sound(&sim);
 }
 
