@@ -284,6 +284,12 @@ pub enum ApiError {
 }
 
 impl ApiError {
+    /// Whether it was refused since something of it is there twice. Validation has said so in these words since Kubernetes 1.0.
+    #[must_use]
+    pub fn tells_of_duplicate(&self) -> bool {
+        matches!(self, Self::Invalid { detail } if detail.contains("Duplicate value"))
+    }
+
     /// Whether somebody is to be told: it may stay so until a person does something.
     #[must_use]
     pub fn is_told(&self) -> bool {

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::core::DynamicObject;
 use serde_json::Value;
 
-use crate::cluster::Target;
+use crate::cluster::{ApiError, Target};
 
 /// What a pass decided.
 #[derive(Clone, Debug)]
@@ -94,6 +94,8 @@ pub enum Action {
     Establish(Box<DynamicObject>),
     /// Two ways to the same object: where the API server calls `wanted` invalid, `otherwise`. Whether it will is not known
     /// before: something that is to be had again may be somebody else's by now, and so may what an apply is to take back.
+    /// What is there is taken out or deleted only where the API server says that something of it is there twice: a policy of
+    /// the cluster calls invalid what it likes, and then what runs stays as it is.
     Either {
         /// What is done if it can be.
         wanted: Box<Action>,
@@ -144,6 +146,18 @@ impl Action {
             | Self::Establish(object)
             | Self::Apply(object) => Some(Target::of(object)),
             Self::Either { wanted, .. } => wanted.child(),
+        }
+    }
+}
+
+impl Action {
+    /// Whether it is the way out of that refusal of another action.
+    pub(crate) fn helps(&self, refusal: &ApiError) -> bool {
+        let destroys = matches!(self, Self::Strip { .. } | Self::Delete { .. });
+        match refusal {
+            ApiError::Invalid { .. } if destroys => refusal.tells_of_duplicate(),
+            ApiError::Invalid { .. } => true,
+            _ => false,
         }
     }
 }

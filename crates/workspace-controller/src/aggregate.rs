@@ -49,7 +49,7 @@ impl Part {
         Self::new(ContainerState::Degraded, reason, message)
     }
 
-    fn running() -> Self {
+    pub(crate) fn running() -> Self {
         Self::new(ContainerState::Running, Reason::AllReady, "")
     }
 

@@ -37,6 +37,8 @@ pub struct Needs {
     pub disks: BTreeMap<String, Disk>,
     /// Its children, and whose names are taken.
     pub family: Family,
+    /// Those of its children that are on their way out.
+    pub leaving: Vec<Child>,
     /// Whether the kinds of KubeVirt are installed.
     pub has_kubevirt: bool,
 }
@@ -51,6 +53,8 @@ impl Needs {
         let mut needs = Self::of((workspace, namespace), images, claims, has_kubevirt);
         let whose = |child: &Child| whose(views, workspace, namespace, child);
         needs.family = needs.family.with_taken(whose);
+        let leaves = |child: &&Child| is_leaving(views, namespace, child);
+        needs.leaving = needs.family.iter().filter(leaves).cloned().collect();
         let images = needs.images.iter().filter(|(_, image)| is_doomed(views, workspace, image));
         needs.doomed = images.map(|(name, _)| name.clone()).collect();
         let takes = |(name, image): &(&String, &Arc<VMDiskImage>)| {
@@ -151,8 +155,22 @@ impl Needs {
         });
         let needs_kubevirt = wanted.iter().any(|entry| entry.spec.instance.is_some());
         let of_machines = || (needs_kubevirt && !self.has_kubevirt).then(no_kubevirt);
-        let of_names = self.leftover(namespace);
+        let of_names = self.leftover(namespace).or_else(|| self.outgoing(workspace, namespace));
         out_of_numbers(workspace).or(of_names).or(of_disk).or_else(of_machines)
+    }
+
+    /// What is to start is made anew once what it was is gone. Disks have words of their own.
+    fn outgoing(&self, workspace: &Workspace, namespace: &str) -> Option<Lack> {
+        let is_awaited = |child: &&Child| {
+            let mut entries = parts::unstarted(workspace);
+            child.kind != ChildKind::Claim && !child.is_taken && entries.any(|it| child.is_of(it))
+        };
+        let child = self.leaving.iter().find(is_awaited)?;
+        let message = format!(
+            "{} is being deleted: it is made anew when it is gone",
+            child.target(namespace)
+        );
+        Some(Lack { reason: Reason::OldChildTerminating, message })
     }
 
     fn disk(&self, workspace: &Workspace, namespace: &str, entry: &VirtualMachine) -> Disk {
@@ -300,6 +318,25 @@ fn whose(views: &Views, workspace: &Workspace, namespace: &str, child: &Child) -
         ChildKind::Claim => found(&views.claims, &key, workspace),
         ChildKind::VirtualMachine => found(&views.machines, &key, workspace),
     }
+}
+
+/// Whether the object that has the name of a child is on its way out.
+fn is_leaving(views: &Views, namespace: &str, child: &Child) -> bool {
+    let key = Key::new(namespace, &child.name);
+    match child.kind {
+        ChildKind::NetworkPolicy => goes(&views.networks, &key),
+        ChildKind::Service => goes(&views.services, &key),
+        ChildKind::Deployment => goes(&views.deployments, &key),
+        ChildKind::Claim => goes(&views.claims, &key),
+        ChildKind::VirtualMachine => goes(&views.machines, &key),
+    }
+}
+
+fn goes<K>(store: &Scoped<K>, key: &Key) -> bool
+where
+    K: Resource<DynamicType = ()> + Send + Sync + 'static,
+{
+    store.get(key).is_some_and(|found| !kin::stays(&*found))
 }
 
 fn found<K>(store: &Scoped<K>, key: &Key, workspace: &Workspace) -> Option<Whose>

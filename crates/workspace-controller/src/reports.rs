@@ -117,7 +117,9 @@ impl Observed {
             is_changing: part.is_changing || is_there && is_reached_anew,
             is_refused: false,
             runs_machine: false,
-            lack: lack("container", &entry.name, part),
+            lack: self
+                .loses_name("container", &entry.name, part)
+                .unwrap_or_else(|| lack("container", &entry.name, part)),
             machine: None,
             container: Some(ContainerReport {
                 name: entry.name.clone(),
@@ -126,6 +128,17 @@ impl Observed {
                 service: service.map(|service| service.name_any()),
             }),
         }
+    }
+
+    /// Why a part that runs is not reached for long: its Service was deleted, and is still there.
+    fn loses_name(&self, what: &str, entry: &str, part: &Part) -> Option<Lack> {
+        let service = self.service(entry).filter(|it| !kin::stays(*it))?;
+        let message = format!(
+            "{what} '{entry}': Service {} is being deleted, and made anew when it is gone",
+            service.name_any()
+        );
+        let reason = Reason::OldChildTerminating;
+        (part.state == ContainerState::Running).then_some(Lack { reason, message })
     }
 
     /// None of one that does not run.
@@ -142,7 +155,9 @@ impl Observed {
         let is_made = is_named && is_there && !is_reached_anew;
         let of_machine = part.filter(|part| part.state != ContainerState::Running);
         let of_machine = of_machine.map(|part| lack("virtual machine", &entry.name, part));
-        let lack = of_disk.or(of_machine);
+        let running = Part::running();
+        let of_name = self.loses_name("virtual machine", &entry.name, part.unwrap_or(&running));
+        let lack = of_disk.or(of_machine).or(of_name);
         Report {
             is_ready: is_made && lack.is_none(),
             is_degraded: part.is_some_and(is_broken),
@@ -239,10 +254,10 @@ impl Observed {
         !is_stopped && stays == Some(false)
     }
 
-    /// Whether the Service of an entry has the address that all pods are told, and keeps it.
+    /// Whether the Service of an entry has the address that all pods are told. One that is on its way out has it still, and the
+    /// next one asks for it.
     pub fn has_address(&self, entry: &str) -> bool {
-        let service = self.service(entry).filter(|service| kin::stays(*service));
-        let spec = service.and_then(|service| service.spec.as_ref());
+        let spec = self.service(entry).and_then(|service| service.spec.as_ref());
         spec.is_some_and(|spec| spec.cluster_ip.as_ref().is_some_and(|ip| !ip.is_empty()))
     }
 

@@ -16,7 +16,7 @@ use crate::views::{Views, queue_key};
 pub type Wake = Arc<dyn Fn(&Key) + Send + Sync>;
 
 /// Any change of a workspace, an image, the ledger or the policy may admit somebody or free a slot; so may an object that was
-/// in somebody's way, or a disk that goes before another one is made.
+/// in somebody's way, or a child that goes before another one is made.
 pub fn wire_queue(wake: &Wake, views: &Views) {
     wake_queue(wake, &views.workspaces);
     wake_queue(wake, &views.queues);
@@ -27,16 +27,15 @@ pub fn wire_queue(wake: &Wake, views: &Views) {
     views.machines.when_installed(move || of_kind(&queue_key()));
     let of_ground = wake.clone();
     views.grounds.subscribe(move |_| of_ground(&queue_key()));
-    of_strangers(wake, views, &views.networks);
-    of_strangers(wake, views, &views.services);
-    of_strangers(wake, views, &views.deployments);
-    let of_claim = wake.clone();
-    views.claims.subscribe(move |_| of_claim(&queue_key()));
-    of_strangers(wake, views, &views.machines);
+    of_obstacles(wake, views, &views.networks);
+    of_obstacles(wake, views, &views.services);
+    of_obstacles(wake, views, &views.deployments);
+    of_obstacles(wake, views, &views.claims);
+    of_obstacles(wake, views, &views.machines);
     wake(&queue_key());
 }
 
-fn of_strangers<K: Resource<DynamicType = ()> + Send + Sync + 'static>(
+fn of_obstacles<K: Resource<DynamicType = ()> + Send + Sync + 'static>(
     wake: &Wake,
     views: &Views,
     store: &Scoped<K>,
@@ -44,7 +43,8 @@ fn of_strangers<K: Resource<DynamicType = ()> + Send + Sync + 'static>(
     let (wake, workspaces) = (wake.clone(), views.workspaces.clone());
     store.subscribe(move |object| {
         let meta = object.meta();
-        if !is_child(meta, &workspaces) && !kin::concerned(meta, &workspaces).is_empty() {
+        let is_in_the_way = !is_child(meta, &workspaces) || !kin::stays(object);
+        if is_in_the_way && !kin::concerned(meta, &workspaces).is_empty() {
             wake(&queue_key());
         }
     });

@@ -396,6 +396,8 @@ async fn what_cannot_be_had_is_made_otherwise() {
     let either =
         || write(Action::Either { wanted: establish(&wanted), otherwise: establish(&otherwise) });
     let invalid = || Err(ApiError::Invalid { detail: "taken".to_owned() });
+    let refusals = [invalid().unwrap_err(), not_found()];
+    assert_eq!(refusals.map(|it: ApiError| establish(&wanted).helps(&it)), [true, false]);
     for (answers, sent) in [
         (vec![], vec![&wanted]),
         (vec![invalid()], vec![&wanted, &otherwise]),

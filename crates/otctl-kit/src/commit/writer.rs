@@ -70,7 +70,7 @@ impl<'a> Writer<'a> {
             }
             Action::Establish(object) => self.establish(object).await,
             Action::Either { wanted, otherwise } => match Box::pin(self.write(wanted)).await {
-                Err(WriteError::Refused(ApiError::Invalid { .. })) => {
+                Err(WriteError::Refused(error)) if otherwise.helps(&error) => {
                     Box::pin(self.write(otherwise)).await
                 }
                 done => done,

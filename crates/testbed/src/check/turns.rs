@@ -183,14 +183,14 @@ pub fn memory_fits(history: &[Version]) -> Vec<String> {
         let is_judged = version.id.kind == "Workspace"
             && version.by != "user"
             && status["observedGeneration"] == object["metadata"]["generation"]
-            && !is_deleting(object)
-            && is_accepted(object);
+            && !is_deleting(object);
         if !is_judged {
             return;
         }
         let (revision, name) = (version.revision, &version.id.key);
         let is_suspended = object["spec"]["suspended"] == json!(true);
-        if is_suspended && !items(&status["startedParts"]).is_empty() {
+        let is_right = is_out_of_reach(object) || items(&status["startedParts"]).is_empty();
+        if is_suspended && !is_right {
             found.push(format!("at {revision}: {name} is suspended and has had its start"));
         }
         let had_start =
@@ -207,9 +207,10 @@ pub fn memory_fits(history: &[Version]) -> Vec<String> {
     found
 }
 
-fn is_accepted(workspace: &Value) -> bool {
+/// Nothing is written for it, so nothing of it stops.
+fn is_out_of_reach(workspace: &Value) -> bool {
     let mut conditions = items(&workspace["status"]["conditions"]).iter();
-    conditions.any(|it| it["type"] == "Accepted" && it["status"] == "True")
+    conditions.any(|it| it["type"] == "Accepted" && it["reason"] == "NamespaceNotAllowed")
 }
 
 /// Nobody is admitted while one with a lower ticket in its status has waited for nothing but a slot ever since. One
@@ -343,7 +344,6 @@ mod tests {
                 it["spec"] = json!({"containers": [{"name": "api"}], "suspended": suspended});
             });
             let workspace = book.world.get("Workspace", &key("a")).unwrap();
-            status["conditions"] = json!([{"type": "Accepted", "status": "True"}]);
             status["observedGeneration"] = workspace["metadata"]["generation"].clone();
             book.status("a", &status).found(memory_fits, wanted);
         };

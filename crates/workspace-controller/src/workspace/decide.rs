@@ -164,8 +164,9 @@ impl Pass<'_> {
         if self.forgets_starts(verdict) {
             memory.started_parts.clear();
         }
-        if let Verdict::Settling(_) | Verdict::Tending = verdict {
-            // It waits for nothing: what is added later comes behind those who wait by then.
+        let waits_for_nothing = parts::unstarted(self.workspace).next().is_none();
+        if waits_for_nothing || matches!(verdict, Verdict::Settling(_)) {
+            // What is added later comes behind those who wait by then.
             (memory.ticket, memory.queued_at) = (None, None);
         }
         memory.started_machines = parts::machines_among(self.workspace, &memory.started_parts);

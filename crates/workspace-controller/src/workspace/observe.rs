@@ -12,6 +12,7 @@ use otctl_kit::ledger;
 use otctl_kit::reconciler::{Observation, Subject};
 use otctl_kit::store::Key;
 use otctl_queue::effective_policy;
+use otctl_types::condition::{ADMITTED, Reason};
 use otctl_types::names::{WORKSPACE_FINALIZER, WORKSPACE_LABEL};
 use otctl_types::queue::{ActiveEntry, AdmissionQueueStatus};
 use otctl_types::{VMDiskImage, Workspace};
@@ -65,7 +66,7 @@ pub struct Observed {
 /// What the ledger tells of others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hall {
-    /// How many wait with a lower ticket. Those that something else holds back are among them.
+    /// How many wait for a slot with a lower ticket.
     pub ahead: usize,
     /// Whether every slot is taken.
     pub is_full: bool,
@@ -157,14 +158,16 @@ impl Reconciler {
         Hall { ahead: self.ahead(workspace), is_full }
     }
 
-    /// How many others with a lower ticket wait. They are not counted for one that does not wait itself.
+    /// How many others with a lower ticket wait for a slot. Whoever waits for something else is before nobody; and they are not
+    /// counted for one that does not wait itself.
     fn ahead(&self, workspace: &Workspace) -> usize {
         let ticket = |it: &Workspace| it.status.as_ref()?.ticket.as_deref()?.parse::<Ticket>().ok();
         let is_open = |it: &Workspace| it.status.as_ref().is_some_and(|it| it.open_turn.is_some());
         let Some(own) = ticket(workspace).filter(|_| !is_open(workspace)) else { return 0 };
         let others = self.views.workspaces.all();
-        let ahead =
-            others.iter().filter(|it| !is_open(it) && ticket(it).is_some_and(|it| it < own));
+        let ahead = others.iter().filter(|it| {
+            !is_open(it) && !is_held_back(it) && ticket(it).is_some_and(|it| it < own)
+        });
         ahead.count()
     }
 
@@ -173,6 +176,14 @@ impl Reconciler {
         let pods = self.reader.list::<Pod>(Some(&observed.namespace), &selector).await?;
         Ok(pods.is_empty())
     }
+}
+
+/// Whether a workspace waits for something else than a slot, as far as it says so.
+fn is_held_back(workspace: &Workspace) -> bool {
+    let conditions = workspace.status.iter().flat_map(|status| &status.conditions);
+    let mut admitted = conditions.filter(|it| it.type_ == ADMITTED && it.status == "False");
+    let of_line = [Reason::Queued, Reason::SlotsBusy, Reason::Paused];
+    admitted.any(|it| of_line.iter().all(|reason| reason.as_str() != it.reason))
 }
 
 /// Stores tell of their objects in no order, and what is told is to be the same each time.

@@ -8,7 +8,7 @@ mod news;
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::ResourceExt;
 use otctl_types::condition::{self, Finding, Reason};
 use otctl_types::workspace::{
@@ -20,6 +20,7 @@ use super::verdict::{self, Verdict, Wait};
 use crate::family::{Child, ChildKind};
 use crate::images::{Disk, Lack};
 use crate::isolation;
+use crate::kin::stays;
 use crate::needs::no_kubevirt;
 use crate::reports::Report;
 
@@ -179,6 +180,13 @@ impl Sight<'_> {
             let reason = if why.reason == Reason::Admitted { Reason::Creating } else { why.reason };
             return Finding::new(false, reason, "there is no network policy");
         };
+        if !stays(own) {
+            let message = format!(
+                "NetworkPolicy {} is being deleted: it isolates until it is gone, and is made anew then",
+                own.name_any()
+            );
+            return Finding::new(false, Reason::OldChildTerminating, message);
+        }
         let labels = self.observed.labels_of_pods();
         let widening = isolation::weakened_by(&self.observed.networks, own, &labels);
         if !widening.is_empty() {
@@ -325,10 +333,29 @@ impl Sight<'_> {
         if let Some(trouble) = trouble.filter(|_| self.standing.verdict == Verdict::Suspended) {
             return trouble.lack.message.clone();
         }
+        if let Some(message) =
+            self.runs_on().filter(|_| self.standing.verdict == Verdict::Suspended)
+        {
+            return message;
+        }
         let first = findings.iter().find(|(kind, finding)| {
             !is_as_it_should_be(kind, finding) && !finding.message.is_empty()
         });
         first.map_or_else(|| "every part is ready".to_owned(), |(_, first)| first.message.clone())
+    }
+
+    /// What was deleted, and is kept, is stopped by nobody: whoever made pods of it leaves it alone.
+    fn runs_on(&self) -> Option<String> {
+        let kept = |(kind, part): (&str, &ObjectMeta)| {
+            let name = part.name.as_deref().unwrap_or_default();
+            let finalizers = part.finalizers.as_deref().unwrap_or_default().join(", ");
+            format!(
+                "{kind} {name} is being deleted, and its pods run on until it is gone (finalizers: {finalizers})"
+            )
+        };
+        let mut left = self.observed.workloads_left();
+        let has_pods = self.observed.pods.iter().any(|pod| stays(&**pod));
+        left.find(|(_, part)| part.deletion_timestamp.is_some()).filter(|_| has_pods).map(kept)
     }
 
     fn ready_parts(&self) -> String {

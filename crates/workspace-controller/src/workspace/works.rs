@@ -26,7 +26,7 @@ use otctl_types::condition::Reason;
 use otctl_types::workspace::{Container, RunStrategy, VirtualMachine as MachineEntry};
 
 use self::departure::departure;
-use self::write::{bring_about, delete, establish_either, finalize};
+use self::write::{bring_about, delete, establish_either, finalize, put_right};
 use super::observe::Observed;
 use super::verdict::Verdict;
 use crate::children::machine::Power;
@@ -209,7 +209,12 @@ impl<'a> Works<'a> {
         let is_free = !self.observed.needs.family.is_taken(None);
         let wanted =
             (runs && is_free).then(|| children::network_policy::network_policy(&self.facts));
-        bring_about(&wanted?, own, "its pods are to be isolated from the first moment")
+        let because = "its pods are to be isolated from the first moment";
+        match own {
+            // It isolates until it is gone.
+            Some(own) => put_right(&wanted?, own, because),
+            None => bring_about(&wanted?, None, because),
+        }
     }
 
     fn services(&self, startable: &BTreeSet<&'a str>) -> BTreeMap<&'a str, Write> {

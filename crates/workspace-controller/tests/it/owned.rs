@@ -152,7 +152,8 @@ async fn what_no_apply_can_repair_is_known_before_it_is_tried() {
         let moved = json!([{"op": "replace", "path": format!("{place}/{field}"), "value": 99}]);
         let edited = stage.edit(&child, &moved).await;
         assert_eq!(stuck(&child, &edited), Some(Stuck::Ports(vec![place.clone()])));
-        assert!(matches!(stage.try_to_apply(&child).await, Err(ApiError::Invalid { .. })));
+        let refused = stage.try_to_apply(&child).await.unwrap_err();
+        assert!(refused.tells_of_duplicate(), "{refused}");
         let old = stage.strip(&made, &place).await;
         assert!(matches!(old, Err(ApiError::Conflict { .. })), "{old:?}");
         let stripped = stage.strip_at_last(&child, &place).await;

@@ -7,6 +7,7 @@ use otctl_types::condition;
 use otctl_types::workspace::ContainerPort;
 use serde_json::{Value, json};
 use testbed::Sim;
+use testbed::fault::at as call;
 use testbed::sim::Order;
 
 use crate::builders::{container, instance, machine, synced_image, workspace};
@@ -15,6 +16,7 @@ use crate::controller::{
 };
 use crate::deletion::expect_never_failed;
 use crate::edits::{all_but, ready, untouched};
+use crate::faults::refusal;
 
 /// What people are advised to do for another disk. The one that goes is nobody's: it is waited for without a slot, nothing
 /// has failed, and no machine is made on it.
@@ -82,6 +84,7 @@ fn a_container_that_is_removed_and_added_again_is_ready_with_its_new_pods_alone(
     sim.quiesce();
     assert_eq!(reason(&sim.world, "lab", condition::CONTAINERS_READY), "OldChildTerminating");
     assert_eq!(status(&sim.world, "lab").ready_parts.as_deref(), Some("2/3"), "\n{}", sim.story);
+    assert_eq!(slots(&sim.world), [""; 0], "a slot pays for no waiting\n{}", sim.story);
     hold(&sim, json!([]));
     sim.settle();
     assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
@@ -141,6 +144,101 @@ fn a_named_port_that_is_moved_by_hand_and_edited_at_once_is_what_its_entry_says(
         assert_eq!(object.pointer(place), Some(&json!(9090)), "{kind}\n{}", sim.story);
         expect_sound(&sim);
     }
+}
+
+/// A policy of the cluster calls invalid what it likes: what runs stays as it is.
+#[test]
+fn a_named_port_whose_other_number_is_refused_costs_nothing_that_runs() {
+    let mut sim = world(Order::Fixed);
+    workspace("lab")
+        .container("api")
+        .with(|spec| spec.containers[0].ports = vec![port(8080)])
+        .create(&sim.world);
+    sim.settle();
+    let children = [("Service", at("lab--api")), ("Deployment", at("lab--api"))];
+    let seen = |sim: &Sim| -> Vec<Value> {
+        let each = |(kind, key): &(&str, _)| {
+            let object = sim.world.get(kind, key);
+            object.map_or(Value::Null, |it| json!([it["metadata"]["uid"], it["spec"]]))
+        };
+        children.iter().map(each).collect()
+    };
+    let before = seen(&sim);
+    for (kind, key) in &children {
+        let refused = call(&format!("write {kind} {key}")).always();
+        sim.faults().add(refused.then(refusal(422, "Invalid", "no")));
+    }
+    edit(&sim.world, "lab", |spec| spec.containers[0].ports = vec![port(90)]);
+    sim.quiesce();
+    assert_eq!(reason(&sim.world, "lab", condition::READY), "Rejected", "\n{}", sim.story);
+    assert_eq!(seen(&sim), before, "\n{}", sim.story);
+    sim.faults().clear();
+    edit(&sim.world, "lab", |spec| spec.containers[0].ports = vec![port(8080)]);
+    sim.settle();
+    assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
+    assert_eq!(seen(&sim), before, "\n{}", sim.story);
+    expect_sound(&sim);
+}
+
+/// Somebody deletes a child and somebody's finalizer keeps it: the others are healed and changed.
+#[test]
+fn a_service_that_was_deleted_and_stays_holds_up_no_other() {
+    let mut sim = ready();
+    keep(&sim, "Service", "lab--db", &["somebody/else"]);
+    sim.world.delete("Service", &at("lab--db"), Propagation::Background);
+    edit(&sim.world, "lab", |spec| spec.containers[0].image = "api:2".to_owned());
+    sim.world.delete("Deployment", &at("lab--web"), Propagation::Background);
+    sim.quiesce();
+    let api = sim.world.get("Deployment", &at("lab--api")).unwrap();
+    assert_eq!(api["spec"]["template"]["spec"]["containers"][0]["image"], "api:2");
+    assert_eq!(names(&sim.world, "Deployment"), ["lab--api", "lab--web"], "\n{}", sim.story);
+    let words =
+        "virtual machine 'db': Service lab--db is being deleted, and made anew when it is gone";
+    assert!(told(&sim.world, "lab").contains(words), "{}", told(&sim.world, "lab"));
+    let before = versions(&sim.world);
+    keep(&sim, "Service", "lab--db", &[]);
+    sim.settle();
+    assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
+    assert_eq!(untouched(&sim, &before), all_but(&before, &["Service \"lab--db\""]));
+    expect_sound(&sim);
+}
+
+/// It isolates until it is gone, so it is to be what it should be; and nobody is told that all is well.
+#[test]
+fn a_policy_that_was_deleted_and_stays_is_told_and_follows_its_workspace() {
+    let mut sim = ready();
+    keep(&sim, "NetworkPolicy", "lab--network", &["somebody/else"]);
+    sim.world.delete("NetworkPolicy", &at("lab--network"), Propagation::Background);
+    sim.world.edit("NetworkPolicy", &at("lab--network"), |it| it["spec"]["egress"] = json!([{}]));
+    sim.quiesce();
+    let policy = sim.world.get("NetworkPolicy", &at("lab--network")).unwrap();
+    assert_ne!(policy["spec"]["egress"], json!([{}]), "\n{}", sim.story);
+    let network = reason(&sim.world, "lab", condition::NETWORK_READY);
+    assert_eq!(network, "OldChildTerminating", "\n{}", sim.story);
+    keep(&sim, "NetworkPolicy", "lab--network", &[]);
+    sim.settle();
+    assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
+}
+
+/// Who makes pods leaves alone what is being deleted: nothing stops them, and somebody is to know.
+#[test]
+fn what_was_deleted_and_runs_on_under_a_suspension_is_told() {
+    let mut sim = ready();
+    keep(&sim, "Deployment", "lab--web", &["somebody/else"]);
+    sim.world.delete("Deployment", &at("lab--web"), Propagation::Background);
+    edit(&sim.world, "lab", |spec| spec.suspended = true);
+    sim.quiesce();
+    let words = "Deployment lab--web is being deleted, and its pods run on until it is gone (finalizers: somebody/else)";
+    let message = status(&sim.world, "lab").message;
+    assert_eq!(message.as_deref(), Some(words), "\n{}", sim.story);
+    keep(&sim, "Deployment", "lab--web", &[]);
+    sim.settle();
+    assert_eq!(names(&sim.world, "Pod"), [""; 0], "\n{}", sim.story);
+    assert_eq!(reason(&sim.world, "lab", condition::READY), "Suspended");
+}
+
+fn keep(sim: &Sim, kind: &str, name: &str, finalizers: &[&str]) {
+    sim.world.edit(kind, &at(name), |it| it["metadata"]["finalizers"] = json!(finalizers));
 }
 
 fn port(number: i32) -> ContainerPort {

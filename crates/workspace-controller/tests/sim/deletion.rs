@@ -178,7 +178,8 @@ fn one_that_somebody_elses_finalizer_keeps_stops_and_gives_its_slot_back() {
         assert_eq!(names(&sim.world, "Deployment"), ["next--web"], "\n{}", sim.story);
         let lab = status(&sim.world, "lab");
         assert_eq!(lab.open_turn, None);
-        let words = "nothing of it is left, and finalizers of others keep it: example.com/backup";
+        let words =
+            "its pods and parts are gone, and finalizers of others keep it: example.com/backup";
         assert_eq!(lab.message.as_deref(), Some(words), "\n{}", sim.story);
         sim.world.edit("Workspace", &key("lab"), |it| it["metadata"]["finalizers"] = json!([]));
         sim.settle();

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use otctl_kit::plan::Propagation;
 use otctl_types::condition;
 use serde_json::json;
 use testbed::sim::Order;
@@ -9,8 +10,9 @@ use testbed::world::{Verb, Version};
 use testbed::{Health, Sim};
 
 use crate::builders::{container, instance, synced_image, workspace};
-use crate::controller::{edit, expect_sound, is_ready, names, reason, status, world_of};
+use crate::controller::{at, edit, expect_sound, is_ready, names, reason, status, world_of};
 use crate::healing::{cluster_ip, hosts};
+use crate::strangers::stranger;
 
 /// What was started without a machine is started again with it, one after the other as the limit says; in no step of it is
 /// anything broken.
@@ -111,8 +113,13 @@ fn a_place_that_was_given_up_is_before_nobody() {
     add(&sim);
     sim.quiesce();
     assert!(status(&sim.world, "lab").ticket.is_some(), "\n{}", sim.story);
+    // Also under a conflict, where it wants nothing.
+    sim.world.delete("Service", &at("lab--api"), Propagation::Background);
+    stranger(&sim, "Service", "lab--api");
     edit(&sim.world, "lab", |spec| drop(spec.containers.pop()));
     sim.quiesce();
+    assert_eq!(reason(&sim.world, "lab", condition::READY), "NameConflict", "\n{}", sim.story);
+    sim.world.delete("Service", &at("lab--api"), Propagation::Background);
     workspace("next").container("web").create(&sim.world);
     sim.quiesce();
     let told = status(&sim.world, "next").message.unwrap();

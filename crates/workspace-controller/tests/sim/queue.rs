@@ -62,9 +62,15 @@ fn who_waits_is_told_how_many_were_there_before() {
     sim.quiesce();
     assert_eq!(slots(&sim.world), ["a#1"]);
     assert_eq!(reason(&sim.world, "b", condition::ADMITTED), "SlotsBusy");
-    let message = |name: &str| status(&sim.world, name).message.unwrap();
-    assert_eq!(message("b"), "waits for a slot");
-    assert_eq!(message("c"), "waits for a slot, 1 workspace was there before it");
+    let message = |sim: &Sim, name: &str| status(&sim.world, name).message.unwrap();
+    assert_eq!(message(&sim, "b"), "waits for a slot");
+    assert_eq!(message(&sim, "c"), "waits for a slot, 1 workspace was there before it");
+    // Whoever something else holds back is before nobody.
+    workspace("d").machine("db", "none").create(&sim.world);
+    sim.quiesce();
+    workspace("e").container("api").create(&sim.world);
+    sim.quiesce();
+    assert_eq!(message(&sim, "e"), "waits for a slot, 2 workspaces were there before it");
 }
 
 /// The API server would refuse the ledger as a whole, and with it everybody's turn.

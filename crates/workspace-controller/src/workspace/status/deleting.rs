@@ -35,9 +35,13 @@ impl Observed {
 
     /// What makes pods, and what they are reached by, as far as it is still there.
     fn parts_left(&self) -> impl Iterator<Item = (&'static str, &ObjectMeta)> {
+        self.workloads_left().chain(metadata("Service", &self.services))
+    }
+
+    /// What makes pods, as far as it is there.
+    pub fn workloads_left(&self) -> impl Iterator<Item = (&'static str, &ObjectMeta)> {
         let machines = metadata("VirtualMachine", &self.machines);
-        let deployments = metadata("Deployment", &self.deployments);
-        machines.chain(deployments).chain(metadata("Service", &self.services))
+        machines.chain(metadata("Deployment", &self.deployments))
     }
 }
 
@@ -84,7 +88,7 @@ impl Sight<'_> {
         (!late.is_empty()).then(|| format!("these parts do not go: {}", late.join(", ")))
     }
 
-    /// Nothing is left of it, and somebody else means to see to it before it goes.
+    /// Nothing of it runs any more, and somebody else means to see to it before it goes.
     fn kept(&self) -> Option<String> {
         let is_empty = !self.observed.has_workloads() && self.observed.services.is_empty();
         let workspace = self.observed.workspace.as_ref().filter(|_| is_empty)?;
@@ -92,7 +96,7 @@ impl Sight<'_> {
         let others: Vec<&str> = others.map(String::as_str).collect();
         (!others.is_empty()).then(|| {
             format!(
-                "nothing of it is left, and finalizers of others keep it: {}",
+                "its pods and parts are gone, and finalizers of others keep it: {}",
                 others.join(", ")
             )
         })

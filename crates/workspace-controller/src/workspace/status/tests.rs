@@ -292,7 +292,7 @@ fn deleting_names_what_does_not_end() {
     check(leaving().deployment_going(29), "waits for its pods and parts to end");
     check(leaving().deployment_going(30), without_pods);
     check(leaving().deployment_going(30).pod_going("api", 30), "these pods do not end: lab--api-x");
-    let kept = "nothing of it is left, and finalizers of others keep it: example.com/backup";
+    let kept = "its pods and parts are gone, and finalizers of others keep it: example.com/backup";
     check(workspace().deleted().finalized().kept(), kept);
     check(leaving().kept(), "waits for its pods and parts to end");
 }

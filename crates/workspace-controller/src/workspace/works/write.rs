@@ -17,12 +17,17 @@ pub(super) fn bring_about<K>(wanted: &K, found: Option<&K>, because: &'static st
 where
     K: Resource<DynamicType = ()> + Serialize,
 {
-    let Some(found) = found else {
-        return Some(establish(wanted, because));
-    };
-    if !stays(found) {
-        return None;
+    match found {
+        None => Some(establish(wanted, because)),
+        Some(found) => stays(found).then(|| put_right(wanted, found, because)).flatten(),
     }
+}
+
+/// Puts right what is there, also what is on its way out: it may be long on that way.
+pub(super) fn put_right<K>(wanted: &K, found: &K, because: &'static str) -> Option<Write>
+where
+    K: Resource<DynamicType = ()> + Serialize,
+{
     let (mut wanted, seen) = (erase(wanted), erase(found));
     owned::differs(&wanted, &seen)?;
     let stuck = owned::stuck(&wanted, &seen);
