@@ -10,7 +10,7 @@ pub enum Stuck {
     /// goes through, and what runs goes on: pods that are rolled stay until new ones are ready, and a Service keeps its
     /// address.
     Ports(Vec<String>),
-    /// Its only port has a name that another of ours is to have. It is made anew.
+    /// Each of its ports has a name that another of ours is to have, and it must keep one. It is made anew.
     Whole,
     /// It has an address and is to have none, or the other way round, which no apply changes. It is made anew.
     Address,
