@@ -162,27 +162,7 @@ impl Disk {
         let name = &entry.spec.vm_disk_image_name;
         let (reason, message) = match self {
             Self::Available(_) | Self::Copied => return None,
-            Self::CopiedFrom(Origin { image, .. }) if image != name => (
-                Reason::ImageDiffers,
-                format!(
-                    "the disk of entry '{}' was made from VMDiskImage '{image}', and holds what its guest wrote: it is not replaced. Name that image, or remove the entry and add it again",
-                    entry.name
-                ),
-            ),
-            Self::CopiedFrom(Origin { revision, .. }) => (
-                Reason::RevisionNotFound,
-                format!(
-                    "the disk of entry '{}' was made from revision {revision} of VMDiskImage '{name}', and holds what its guest wrote: it is not replaced. Pin that revision, or remove the entry and add it again",
-                    entry.name
-                ),
-            ),
-            Self::Leaving(claim) => (
-                Reason::OldChildTerminating,
-                format!(
-                    "PersistentVolumeClaim '{claim}', the disk of entry '{}', is being deleted: a new one is made when it is gone",
-                    entry.name
-                ),
-            ),
+            Self::CopiedFrom(_) | Self::Leaving(_) => return self.lack_of_own(entry),
             Self::ToMake => (Reason::Creating, format!("VMDiskImage '{name}' is to be made")),
             Self::NotFound(namespace) => (
                 Reason::ImageNotFound,
@@ -223,6 +203,36 @@ impl Disk {
             Self::Syncing(words) => {
                 (Reason::AwaitingImages, format!("VMDiskImage '{name}' is waited for: {words}"))
             }
+        };
+        Some(Lack { reason, message })
+    }
+
+    /// Why the disk that the machine has, or had, is not the one that its entry asks for.
+    fn lack_of_own(&self, entry: &VirtualMachine) -> Option<Lack> {
+        let name = &entry.spec.vm_disk_image_name;
+        let (reason, message) = match self {
+            Self::CopiedFrom(Origin { image, .. }) if image != name => (
+                Reason::ImageDiffers,
+                format!(
+                    "the disk of entry '{}' was made from VMDiskImage '{image}', and holds what its guest wrote: it is not replaced. Name that image, or remove the entry and add it again",
+                    entry.name
+                ),
+            ),
+            Self::CopiedFrom(Origin { revision, .. }) => (
+                Reason::RevisionNotFound,
+                format!(
+                    "the disk of entry '{}' was made from revision {revision} of VMDiskImage '{name}', and holds what its guest wrote: it is not replaced. Pin that revision, or remove the entry and add it again",
+                    entry.name
+                ),
+            ),
+            Self::Leaving(claim) => (
+                Reason::OldChildTerminating,
+                format!(
+                    "PersistentVolumeClaim '{claim}', the disk of entry '{}', is being deleted: a new one is made when it is gone",
+                    entry.name
+                ),
+            ),
+            _ => return None,
         };
         Some(Lack { reason, message })
     }

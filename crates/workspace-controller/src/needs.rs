@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{Resource, ResourceExt};
 use otctl_kit::cluster::Target;
-use otctl_kit::store::{Key, Scoped};
+use otctl_kit::store::Key;
 use otctl_types::condition::Reason;
 use otctl_types::names::LAST_ATTEMPT;
 use otctl_types::workspace::{ImageRetention, VirtualMachine};
@@ -17,7 +17,7 @@ use otctl_types::{VMDiskImage, Workspace};
 use crate::children;
 use crate::family::{Child, ChildKind, Family};
 use crate::images::{Disk, Lack, Origin};
-use crate::kin::{self, Whose};
+use crate::kin;
 use crate::parts;
 use crate::views::Views;
 
@@ -51,9 +51,13 @@ impl Needs {
         let claims = kin::ours(&views.claims, workspace, namespace, &known);
         let has_kubevirt = views.machines.is_synced(namespace);
         let mut needs = Self::of((workspace, namespace), images, claims, has_kubevirt);
-        let whose = |child: &Child| whose(views, workspace, namespace, child);
+        let whose =
+            |child: &Child| look_at(views, namespace, child, |found| kin::whose(found, workspace));
         needs.family = needs.family.with_taken(whose);
-        let leaves = |child: &&Child| is_leaving(views, namespace, child);
+        let leaves = |child: &&Child| {
+            look_at(views, namespace, child, |found| found.deletion_timestamp.is_some())
+                .unwrap_or(false)
+        };
         needs.leaving = needs.family.iter().filter(leaves).cloned().collect();
         let images = needs.images.iter().filter(|(_, image)| is_doomed(views, workspace, image));
         needs.doomed = images.map(|(name, _)| name.clone()).collect();
@@ -308,40 +312,19 @@ fn images(
         .collect()
 }
 
-/// Whose the object is that has the name of a child; none where there is no such object.
-fn whose(views: &Views, workspace: &Workspace, namespace: &str, child: &Child) -> Option<Whose> {
+/// What `look` sees of the object that has the name of a child; none where there is no such object.
+fn look_at<T>(
+    views: &Views,
+    namespace: &str,
+    child: &Child,
+    look: impl Fn(&ObjectMeta) -> T,
+) -> Option<T> {
     let key = Key::new(namespace, &child.name);
     match child.kind {
-        ChildKind::NetworkPolicy => found(&views.networks, &key, workspace),
-        ChildKind::Service => found(&views.services, &key, workspace),
-        ChildKind::Deployment => found(&views.deployments, &key, workspace),
-        ChildKind::Claim => found(&views.claims, &key, workspace),
-        ChildKind::VirtualMachine => found(&views.machines, &key, workspace),
+        ChildKind::NetworkPolicy => views.networks.get(&key).map(|it| look(&it.metadata)),
+        ChildKind::Service => views.services.get(&key).map(|it| look(&it.metadata)),
+        ChildKind::Deployment => views.deployments.get(&key).map(|it| look(&it.metadata)),
+        ChildKind::Claim => views.claims.get(&key).map(|it| look(&it.metadata)),
+        ChildKind::VirtualMachine => views.machines.get(&key).map(|it| look(&it.metadata)),
     }
-}
-
-/// Whether the object that has the name of a child is on its way out.
-fn is_leaving(views: &Views, namespace: &str, child: &Child) -> bool {
-    let key = Key::new(namespace, &child.name);
-    match child.kind {
-        ChildKind::NetworkPolicy => goes(&views.networks, &key),
-        ChildKind::Service => goes(&views.services, &key),
-        ChildKind::Deployment => goes(&views.deployments, &key),
-        ChildKind::Claim => goes(&views.claims, &key),
-        ChildKind::VirtualMachine => goes(&views.machines, &key),
-    }
-}
-
-fn goes<K>(store: &Scoped<K>, key: &Key) -> bool
-where
-    K: Resource<DynamicType = ()> + Send + Sync + 'static,
-{
-    store.get(key).is_some_and(|found| !kin::stays(&*found))
-}
-
-fn found<K>(store: &Scoped<K>, key: &Key, workspace: &Workspace) -> Option<Whose>
-where
-    K: Resource<DynamicType = ()> + Send + Sync + 'static,
-{
-    store.get(key).map(|found| kin::whose(found.meta(), workspace))
 }

@@ -69,12 +69,7 @@ impl<'a> Writer<'a> {
                 self.settled(object, made).await
             }
             Action::Establish(object) => self.establish(object).await,
-            Action::Either { wanted, otherwise } => match Box::pin(self.write(wanted)).await {
-                Err(WriteError::Refused(error)) if otherwise.helps(&error) => {
-                    Box::pin(self.write(otherwise)).await
-                }
-                done => done,
-            },
+            Action::Either { wanted, otherwise } => self.either(wanted, otherwise).await,
             Action::Apply(object) if object.metadata.uid.is_none() => Err(WriteError::Unsound {
                 why: "an apply without a uid could take over another's object",
             }),
@@ -106,6 +101,15 @@ impl<'a> Writer<'a> {
                 let guard = resource_version.iter().fold(guard, |guard, each| guard.version(each));
                 self.delete(request, guard).await
             }
+        }
+    }
+
+    async fn either(&mut self, wanted: &Action, otherwise: &Action) -> Result<(), WriteError> {
+        match Box::pin(self.write(wanted)).await {
+            Err(WriteError::Refused(error)) if otherwise.helps(&error) => {
+                Box::pin(self.write(otherwise)).await
+            }
+            done => done,
         }
     }
 

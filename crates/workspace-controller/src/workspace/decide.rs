@@ -146,12 +146,7 @@ impl Pass<'_> {
         };
         memory.unreachable_parts.retain(is_missing);
         memory.disks = self.observed.disks(standing);
-        if let Some(number) = self.observed.held() {
-            memory.last_turn = Some(number);
-            // A first ticket may stand in the entry alone. One that is to stop gives its place up.
-            let entry = self.observed.entry.as_ref().filter(|_| !self.workspace.spec.suspended);
-            memory.ticket = memory.ticket.or_else(|| entry.map(|entry| entry.ticket.clone()));
-        }
+        self.use_up(&mut memory);
         if !verdict.keeps_turn() {
             memory.open_turn = None;
         }
@@ -176,6 +171,17 @@ impl Pass<'_> {
             memory.namespace = Some(self.observed.namespace.clone());
         }
         memory
+    }
+
+    /// The number of a slot that is held and was not used is used up; the place in the line stays. A first ticket may stand in
+    /// the entry alone. One that is to stop gives its place up.
+    fn use_up(&self, memory: &mut WorkspaceStatus) {
+        let Some(number) = self.observed.held() else { return };
+        memory.last_turn = Some(number);
+        let entry = self.observed.entry.as_ref().filter(|_| !self.workspace.spec.suspended);
+        if memory.ticket.is_none() {
+            memory.ticket = entry.map(|entry| entry.ticket.clone());
+        }
     }
 
     fn next(&self, verdict: &Verdict) -> Next {

@@ -8,7 +8,7 @@ mod news;
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use otctl_types::condition::{self, Finding, Reason};
 use otctl_types::workspace::{
@@ -346,12 +346,9 @@ impl Sight<'_> {
 
     /// What was deleted, and is kept, is stopped by nobody: whoever made pods of it leaves it alone.
     fn runs_on(&self) -> Option<String> {
-        let kept = |(kind, part): (&str, &ObjectMeta)| {
-            let name = part.name.as_deref().unwrap_or_default();
-            let finalizers = part.finalizers.as_deref().unwrap_or_default().join(", ");
-            format!(
-                "{kind} {name} is being deleted, and its pods run on until it is gone (finalizers: {finalizers})"
-            )
+        let kept = |part| {
+            let part = deleting::with_finalizers(part);
+            format!("{part} is being deleted, and its pods run on until it is gone")
         };
         let mut left = self.observed.workloads_left();
         let has_pods = self.observed.pods.iter().any(|pod| stays(&**pod));

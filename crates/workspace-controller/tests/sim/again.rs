@@ -71,12 +71,7 @@ fn a_disk_that_is_deleted_under_its_machine_is_told() {
 #[test]
 fn a_container_that_is_removed_and_added_again_is_ready_with_its_new_pods_alone() {
     let mut sim = ready();
-    let hold = |sim: &Sim, finalizers: Value| {
-        sim.world.edit("Deployment", &at("lab--api"), |it| {
-            it["metadata"]["finalizers"] = finalizers;
-        });
-    };
-    hold(&sim, json!(["somebody/else"]));
+    keep(&sim, "Deployment", "lab--api", &["somebody/else"]);
     let entry = container("api");
     edit(&sim.world, "lab", |spec| spec.containers.retain(|it| it.name != "api"));
     sim.settle();
@@ -85,7 +80,7 @@ fn a_container_that_is_removed_and_added_again_is_ready_with_its_new_pods_alone(
     assert_eq!(reason(&sim.world, "lab", condition::CONTAINERS_READY), "OldChildTerminating");
     assert_eq!(status(&sim.world, "lab").ready_parts.as_deref(), Some("2/3"), "\n{}", sim.story);
     assert_eq!(slots(&sim.world), [""; 0], "a slot pays for no waiting\n{}", sim.story);
-    hold(&sim, json!([]));
+    keep(&sim, "Deployment", "lab--api", &[]);
     sim.settle();
     assert!(is_ready(&sim.world, "lab"), "\n{}", sim.story);
     expect_sound(&sim);
@@ -228,7 +223,7 @@ fn what_was_deleted_and_runs_on_under_a_suspension_is_told() {
     sim.world.delete("Deployment", &at("lab--web"), Propagation::Background);
     edit(&sim.world, "lab", |spec| spec.suspended = true);
     sim.quiesce();
-    let words = "Deployment lab--web is being deleted, and its pods run on until it is gone (finalizers: somebody/else)";
+    let words = "Deployment lab--web (finalizers: somebody/else) is being deleted, and its pods run on until it is gone";
     let message = status(&sim.world, "lab").message;
     assert_eq!(message.as_deref(), Some(words), "\n{}", sim.story);
     keep(&sim, "Deployment", "lab--web", &[]);

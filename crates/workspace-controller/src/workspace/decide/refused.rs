@@ -125,9 +125,7 @@ impl Pass<'_> {
     /// is aggregated. A slot that was not used yet is given back, and one in use when its time is over.
     fn told_defect(&self) -> WorkspaceStatus {
         let mut told = self.workspace.status.clone().unwrap_or_default();
-        if let Some(number) = self.observed.held() {
-            told.last_turn = Some(number);
-        }
+        self.use_up(&mut told);
         if verdict::deadline(self.workspace, self.observed).is_some_and(|at| at <= self.now) {
             told.open_turn = None;
         }

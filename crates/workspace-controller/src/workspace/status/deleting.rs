@@ -52,6 +52,13 @@ fn metadata<'a, K: Resource>(
     objects.iter().map(move |object| (kind, object.meta()))
 }
 
+/// A part, and what keeps it.
+pub(super) fn with_finalizers((kind, part): (&str, &ObjectMeta)) -> String {
+    let name = part.name.as_deref().unwrap_or_default();
+    let finalizers = part.finalizers.as_deref().unwrap_or_default().join(", ");
+    format!("{kind} {name} (finalizers: {finalizers})")
+}
+
 impl Sight<'_> {
     pub(super) fn deleting(&self) -> Option<Finding> {
         let is_leaving = self.standing.verdict == Verdict::Leaving;
@@ -78,13 +85,7 @@ impl Sight<'_> {
     /// So are parts, with what keeps them.
     fn late_parts(&self) -> Option<String> {
         let late = self.observed.parts_left().filter(|(_, part)| is_overdue(part, self.now));
-        let late: Vec<String> = late
-            .map(|(kind, part)| {
-                let name = part.name.as_deref().unwrap_or_default();
-                let finalizers = part.finalizers.as_deref().unwrap_or_default().join(", ");
-                format!("{kind} {name} (finalizers: {finalizers})")
-            })
-            .collect();
+        let late: Vec<String> = late.map(with_finalizers).collect();
         (!late.is_empty()).then(|| format!("these parts do not go: {}", late.join(", ")))
     }
 

@@ -364,6 +364,7 @@ fn a_defect_is_told_and_costs_nobody_a_slot() {
         (status.last_turn, status.open_turn.as_ref().map(|turn| turn.number))
     };
     assert_eq!(numbers(&told(workspace().ticket("1").slot(1))), (Some(1), None), "given back");
+    assert!(told(workspace().slot(1)).ticket.is_some(), "it keeps its place");
     assert_eq!(numbers(&told(workspace().open_since(1, 1))).1, Some(1), "its time is not over");
     let late = told(workspace().open_since(1, 1_000_000));
     assert_eq!(numbers(&late).1, None);

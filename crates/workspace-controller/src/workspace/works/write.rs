@@ -19,7 +19,8 @@ where
 {
     match found {
         None => Some(establish(wanted, because)),
-        Some(found) => stays(found).then(|| put_right(wanted, found, because)).flatten(),
+        Some(found) if stays(found) => put_right(wanted, found, because),
+        Some(_) => None,
     }
 }
 
