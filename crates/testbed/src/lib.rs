@@ -9,6 +9,7 @@
 //!   before or after a request, an answer is replaced or lost, a request lands after its sender died.
 //! - [`proxy`] is the line between one controller process and a real API server, with the same faults.
 //! - [`sim`] gives turns: in a fixed order, or in a random one from a seed, down to single requests of two passes.
+//! - [`effort`] says how many of these a test tries.
 //! - [`explore`] visits every state of a model that is small enough.
 //! - [`check`] says what no plan and no history may ever contain; [`mask`] makes end states comparable; [`mod@golden`]
 //!   compares stories with files.
@@ -19,6 +20,7 @@
 pub mod builders;
 pub mod check;
 pub mod clock;
+pub mod effort;
 pub mod explore;
 pub mod fault;
 pub mod golden;
@@ -33,6 +35,7 @@ pub mod wire;
 pub mod world;
 
 pub use clock::VirtualClock;
+pub use effort::setting;
 pub use fault::Fault;
 pub use script::Ending;
 pub use sim::{Instance, Loop, Sim, Told, Wakes};

@@ -7,15 +7,13 @@ use otctl_types::import::ImportReason;
 use testbed::Sim;
 use testbed::builders::{image, policy, storage};
 use testbed::check;
+use testbed::effort::seeds;
 use testbed::sim::Order;
 
 use crate::controller::{instance, world};
 
-/// Seeds of each kind of order.
-const SEEDS: u64 = 20;
-
 pub(crate) fn orders() -> impl Iterator<Item = Order> {
-    (0..SEEDS).map(Order::Shuffled).chain((0..SEEDS).map(Order::Interleaved))
+    seeds(6).map(Order::Shuffled).chain(seeds(6).map(Order::Interleaved))
 }
 
 pub(crate) fn six_images(sim: &Sim) {

@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 
 use testbed::Sim;
 use testbed::builders::{image, policy};
+use testbed::effort::seeds;
 use testbed::sim::Order;
 
 use crate::controller::world;
 
 fn orders() -> impl Iterator<Item = Order> {
-    (0..20).flat_map(|seed| [Order::Shuffled(seed), Order::Interleaved(seed)])
+    seeds(6).flat_map(|seed| [Order::Shuffled(seed), Order::Interleaved(seed)])
 }
 
 /// Two lives, one after the other, with every kind of child in them.

@@ -13,9 +13,9 @@ use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use testbed::check;
 use testbed::mask::{EndState, difference};
+use testbed::setting;
 
 use crate::controller_log::Log;
-use crate::faults::setting;
 use crate::stage::{Stage, phase};
 use crate::timeline::Timeline;
 

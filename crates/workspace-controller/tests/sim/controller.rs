@@ -1,9 +1,7 @@
 //! The controller as a process of the simulator, and what tests do to a world and read from it.
 
-use std::fmt::Debug;
 use std::iter::StepBy;
 use std::ops::Range;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use clap::Parser;
@@ -18,7 +16,7 @@ use otctl_types::{AdmissionQueue, Workspace, WorkspaceSpec, condition};
 use serde_json::{Value, json};
 use testbed::sim::{Connection, Order};
 use testbed::world::Id;
-use testbed::{Feed, Instance as Process, Loop, Sim, Wakes, World, builders};
+use testbed::{Feed, Instance as Process, Loop, Sim, Wakes, World, builders, effort};
 use workspace_controller::config::Site;
 use workspace_controller::queue::queue;
 use workspace_controller::views::Views;
@@ -26,20 +24,9 @@ use workspace_controller::wiring::{Wake, wire_queue, wire_workspaces};
 use workspace_controller::workspace::Reconciler;
 use workspace_controller::{Args, slim};
 
-/// How long a test is: the variable of that name, which is set where there is time.
-pub(crate) fn setting<T: FromStr<Err: Debug>>(name: &str, otherwise: T) -> T {
-    let said = std::env::var(name).ok();
-    said.map_or(otherwise, |text| text.parse().unwrap())
-}
-
-/// Seeds of orders: so few, or as many as `OTCTL_SEEDS` says.
-pub(crate) fn seeds(few: u64) -> Range<u64> {
-    0..setting("OTCTL_SEEDS", few)
-}
-
 /// Numbers of turns up to `most`: each third one, or each where there is time for many seeds.
 pub(crate) fn turns(most: usize) -> StepBy<Range<usize>> {
-    (0..most).step_by(if std::env::var_os("OTCTL_SEEDS").is_some() { 1 } else { 3 })
+    (0..most).step_by(if effort::is_long() { 1 } else { 3 })
 }
 
 /// Where all is made.

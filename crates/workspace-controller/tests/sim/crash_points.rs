@@ -5,12 +5,10 @@
 //! `OTCTL_CRASH_POINTS=all`.
 
 use testbed::sim::{CrashPoints, Order, Ways, crash_points};
-use testbed::{Sim, World};
+use testbed::{Sim, World, setting};
 
 use crate::builders::{container, sync, synced_image, workspace};
-use crate::controller::{
-    delete, edit, expect_sound, is_ready, names, setting, slots, told, world_of,
-};
+use crate::controller::{delete, edit, expect_sound, is_ready, names, slots, told, world_of};
 
 /// Of what is long.
 fn ways() -> Ways {

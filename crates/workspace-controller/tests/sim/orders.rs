@@ -1,13 +1,14 @@
 //! The same lives in orders drawn from seeds, down to single requests of interleaved passes, with two controllers at once,
 //! with late views, and with deaths at any moment.
 
+use testbed::effort::seeds;
 use testbed::sim::Order;
 use testbed::{Health, Sim, builders as bed};
 
 use crate::builders::{container, image, sync, synced_image, workspace};
 use crate::controller::{
     delete, edit, expect_sound, expect_sound_together, furnish, instance, is_ready, limit, names,
-    seeds, slots, world_of,
+    slots, world_of,
 };
 
 /// Of both kinds.

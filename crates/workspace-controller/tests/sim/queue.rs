@@ -5,14 +5,14 @@ use std::time::Duration;
 use otctl_kit::plan::Propagation;
 use otctl_types::condition;
 use serde_json::json;
+use testbed::effort::seeds;
 use testbed::sim::Order;
 use testbed::world::Verb;
 use testbed::{Health, Sim, builders as bed, check};
 
 use crate::builders::workspace;
 use crate::controller::{
-    delete, edit, expect_sound, is_ready, limit, names, reason, seeds, slots, status, told,
-    world_of,
+    delete, edit, expect_sound, is_ready, limit, names, reason, slots, status, told, world_of,
 };
 
 const TEN: [&str; 10] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];

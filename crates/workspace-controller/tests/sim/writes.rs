@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use testbed::effort::seeds;
 use testbed::sim::Order;
 use testbed::{Sim, builders as bed};
 
 use crate::builders::{synced_image, workspace};
-use crate::controller::{delete, is_ready, seeds, world, world_of};
+use crate::controller::{delete, is_ready, world, world_of};
 
 /// How often the controller wrote to each kind, from that version on; statuses apart.
 fn writes(sim: &Sim, from: u64) -> BTreeMap<String, usize> {

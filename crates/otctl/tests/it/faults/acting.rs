@@ -12,11 +12,11 @@ use otctl_types::diskimage::Phase;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use testbed::fault::{Point, What, at};
+use testbed::setting;
 use testbed::{check, fault};
 use tokio::sync::watch;
 
 use super::proxied::{ALONE, HASTY, Proxied};
-use super::setting;
 use crate::stage::{Stage, has_ended, phase, status, until};
 use crate::timeline::Timeline;
 

@@ -9,9 +9,9 @@ use futures::stream;
 use kube::api::ListParams;
 use testbed::fault::{Answer, Point, What, at};
 use testbed::proxy::{Entry, Outcome};
+use testbed::setting;
 
 use super::lives::{Clean, Life, Lives};
-use super::setting;
 use crate::stage::{status, until};
 
 /// So many lives go on together.

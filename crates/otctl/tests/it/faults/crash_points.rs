@@ -3,10 +3,10 @@
 //! read.
 
 use testbed::fault::{Point, What};
+use testbed::setting;
 
 use super::lives::{Clean, Life, Lives, Write};
 use super::proxied::ALONE;
-use super::setting;
 use crate::stage::{PATIENCE, Stage, until};
 
 const POINTS: [Point; 4] = [Point::Before, Point::UnderWay, Point::Commit, Point::Reply];

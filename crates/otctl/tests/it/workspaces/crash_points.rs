@@ -3,10 +3,10 @@
 //! answer was read.
 
 use testbed::fault::{Point, What};
+use testbed::setting;
 
 use super::lives::{Clean, Life, Lives};
 use crate::faults::lives::Write;
-use crate::faults::setting;
 use crate::stage::PATIENCE;
 
 const POINTS: [Point; 4] = [Point::Before, Point::UnderWay, Point::Commit, Point::Reply];

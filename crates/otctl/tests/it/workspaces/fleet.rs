@@ -15,6 +15,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use serde_json::{Value, json};
 use testbed::check;
+use testbed::setting;
 use testbed::world::Version;
 use tokio::sync::watch;
 
@@ -22,7 +23,6 @@ use super::labs::{self, Labs};
 use crate::controller_log::Log;
 use crate::faults::acting::contend;
 use crate::faults::proxied::{ALONE, Proxied};
-use crate::faults::setting;
 use crate::stage::until;
 use crate::timeline::Timeline;
 
