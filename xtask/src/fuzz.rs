@@ -25,11 +25,6 @@ const MEMORY: u64 = 1024;
 const PATIENCE: u64 = 30;
 /// The longest input, in bytes.
 const LONGEST: u64 = 16 << 10;
-/// Inputs in `cargo xtask ci`, of a target that is quick.
-const INPUTS: u64 = 20_000;
-/// And of those that are not.
-const SLOW: [(&str, u64); 4] =
-    [("decide", 600), ("image", 5_000), ("report", 2_000), ("workspace", 300)];
 /// Lines shown of what a failed target says.
 const MOST_LINES: usize = 30;
 const CRATE: &str = "crates/fuzz";
@@ -48,34 +43,22 @@ struct Tally {
     corpus: String,
 }
 
-/// How much is tried of each target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effort {
-    /// Other inputs each time, for so many seconds.
-    Seconds(u64),
-    /// As many inputs as an idle machine tries in some seconds, however fast this one is, and for the same code much the
-    /// same ones (hash maps and addresses still differ): what fails is then, nearly always, the change that is judged.
-    Same,
-}
-
-/// Builds and runs targets; all of them when none is named.
+/// Builds targets, all of them when none is named, and runs each for so many seconds.
 ///
 /// # Errors
 /// When one cannot be built, finds something, or tests nothing; the error names the command that repeats a finding.
-pub fn run(wanted: &[String], effort: Effort) -> anyhow::Result<()> {
+pub fn run(wanted: &[String], seconds: u64) -> anyhow::Result<()> {
     let all = targets()?;
     if let Some(unknown) = wanted.iter().find(|name| !all.contains(name)) {
         anyhow::bail!("there is no target {unknown}; there are {}", all.join(", "));
     }
-    let mut chosen: Vec<_> =
+    let chosen: Vec<_> =
         all.into_iter().filter(|name| wanted.is_empty() || wanted.contains(name)).collect();
-    // What takes long is begun first, so that no core is idle at the end.
-    chosen.sort_by_key(|name| inputs(name));
     build(&chosen)?;
     let mut table =
         format!("{:<16} {:>12} {:>9} {:>14}\n", "target", "executions", "coverage", "corpus");
     let mut failures = Vec::new();
-    for (target, tally) in at_once(&chosen, |target| fuzz(target, effort)) {
+    for (target, tally) in at_once(&chosen, |target| fuzz(target, seconds)) {
         match tally {
             Ok(Tally { executions, coverage, corpus }) => {
                 let _ = writeln!(table, "{target:<16} {executions:>12} {coverage:>9} {corpus:>14}");
@@ -120,8 +103,9 @@ fn targets() -> anyhow::Result<Vec<String>> {
 }
 
 fn build(targets: &[String]) -> anyhow::Result<()> {
-    // Of the whole workspace, so that dependencies have the features that they have in the ordinary build.
-    let mut arguments = vec!["build", "--locked", "--workspace"];
+    // Of the whole workspace and, with `--examples`, with what tests alone ask for (there are no examples), so that
+    // dependencies have the features that they have in the ordinary build.
+    let mut arguments = vec!["build", "--locked", "--workspace", "--examples"];
     arguments.extend(targets.iter().flat_map(|target| ["--bin", target]));
     let instrument = repository::root().join(CRATE).join("instrument");
     cargo(arguments)
@@ -136,23 +120,13 @@ fn target_folder() -> PathBuf {
         .map_or_else(|| repository::root().join("target"), PathBuf::from)
 }
 
-fn fuzz(target: &str, effort: Effort) -> anyhow::Result<Tally> {
-    let folders = Folders::of(target, effort)?;
-    let bounds = match effort {
-        Effort::Seconds(seconds) => {
-            println!("{target}: {seconds} s");
-            vec![format!("-max_total_time={seconds}")]
-        }
-        Effort::Same => {
-            let inputs = inputs(target);
-            println!("{target}: {inputs} inputs");
-            vec![format!("-runs={inputs}"), "-seed=1".to_owned()]
-        }
-    };
+fn fuzz(target: &str, seconds: u64) -> anyhow::Result<Tally> {
+    let folders = Folders::of(target)?;
+    println!("{target}: {seconds} s");
     let output = Command::new(program(target))
         .arg(&folders.corpus)
         .arg(seeds(target))
-        .args(bounds)
+        .arg(format!("-max_total_time={seconds}"))
         .arg(format!("-rss_limit_mb={MEMORY}"))
         .arg(format!("-timeout={PATIENCE}"))
         .arg(format!("-max_len={LONGEST}"))
@@ -171,11 +145,6 @@ fn fuzz(target: &str, effort: Effort) -> anyhow::Result<Tally> {
     Ok(tally)
 }
 
-fn inputs(target: &str) -> u64 {
-    let slow = SLOW.iter().find(|(name, _)| *name == target);
-    slow.map_or(INPUTS, |(_, inputs)| *inputs)
-}
-
 fn program(target: &str) -> PathBuf {
     target_folder().join("debug").join(target)
 }
@@ -185,21 +154,12 @@ fn seeds(target: &str) -> PathBuf {
 }
 
 impl Folders {
-    /// Of a run that is to be the same again, what an earlier one has found out is forgotten.
-    fn of(target: &str, effort: Effort) -> anyhow::Result<Self> {
+    fn of(target: &str) -> anyhow::Result<Self> {
         let root = target_folder().join("fuzz");
-        let corpus = match effort {
-            Effort::Seconds(_) => "corpus",
-            Effort::Same => "corpus-of-the-same",
-        };
         let folders = Self {
-            corpus: root.join(corpus).join(target),
+            corpus: root.join("corpus").join(target),
             findings: root.join("findings").join(target),
         };
-        if effort == Effort::Same && folders.corpus.exists() {
-            fs::remove_dir_all(&folders.corpus)
-                .with_context(|| format!("cannot remove {}", folders.corpus.display()))?;
-        }
         for folder in [&folders.corpus, &folders.findings] {
             fs::create_dir_all(folder)
                 .with_context(|| format!("cannot make {}", folder.display()))?;
@@ -311,12 +271,6 @@ mod tests {
         let told = format!("#2 INITED\nthread 'x' panicked at a.rs:1:2:\nthe only copy\n{frames}");
         assert!(finding(&told).starts_with("thread 'x' panicked at a.rs:1:2:\nthe only copy\n"));
         assert!(finding(&frames).ends_with("39: frame"));
-    }
-
-    #[test]
-    fn what_is_slow_is_a_target() {
-        let all = targets().unwrap();
-        assert!(SLOW.iter().all(|(name, inputs)| all.contains(&(*name).to_owned()) && *inputs > 0));
     }
 
     #[test]

@@ -59,9 +59,7 @@ fn main() -> anyhow::Result<()> {
         Task::Alerts => xtask::alerts::run(),
         Task::Codegen { check } => xtask::codegen::run(check),
         Task::Tidy => xtask::tidy::run(),
-        Task::Fuzz { seconds, targets } => {
-            xtask::fuzz::run(&targets, xtask::fuzz::Effort::Seconds(seconds))
-        }
+        Task::Fuzz { seconds, targets } => xtask::fuzz::run(&targets, seconds),
         Task::Soak { parts } => xtask::soak::run(&parts),
         Task::Bench { arguments } => xtask::bench::run(&arguments),
         Task::RunController(controller) => run_controller(controller),

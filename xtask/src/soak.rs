@@ -46,10 +46,14 @@ const LONG_TESTS: [LongTest; 7] = [
         &[("OTCTL_FLEET", "120"), ("OTCTL_FLEET_SEED", "2")],
     ),
 ];
-/// Sequences of workspaces in the in-memory world, which are fewer in `ci`.
-const SEQUENCES: [LongTest; 2] = [
-    ("crash points of workspaces", "crash_points::", &[("OTCTL_CRASH_POINTS", "all")]),
-    ("orders of workspaces", "", &[("OTCTL_SEEDS", "20")]),
+/// Sequences in the in-memory world, which are fewer in `ci`: the package, and the test.
+const SEQUENCES: [(&str, LongTest); 3] = [
+    (
+        "workspace-controller",
+        ("crash points of workspaces", "crash_points::", &[("OTCTL_CRASH_POINTS", "all")]),
+    ),
+    ("workspace-controller", ("orders of workspaces", "", &[("OTCTL_SEEDS", "20")])),
+    ("diskimage-controller", ("orders of images", "", &[("OTCTL_SEEDS", "20")])),
 ];
 /// The searches through every order of events: package and test.
 const SEARCHES: [(&str, &str); 2] = [("diskimage-controller", "model"), ("testbed", "lease")];
@@ -79,15 +83,14 @@ pub fn run(wanted: &[String]) -> anyhow::Result<()> {
     parts.extend(
         KILL_SEEDS.map(|seed| Part::new(format!("kill run, seed {seed}"), move || kill_run(seed))),
     );
-    parts.push(Part::new("fuzz", || fuzz::run(&[], fuzz::Effort::Seconds(FUZZ_SECONDS))));
+    parts.push(Part::new("fuzz", || fuzz::run(&[], FUZZ_SECONDS)));
     parts.extend(
         LONG_TESTS
             .map(|(name, test, variables)| Part::new(name, move || long_test(test, variables))),
     );
-    parts.extend(
-        SEQUENCES
-            .map(|(name, test, variables)| Part::new(name, move || sequences(test, variables))),
-    );
+    parts.extend(SEQUENCES.map(|(package, (name, test, variables))| {
+        Part::new(name, move || longer((package, "sim"), test, variables))
+    }));
     run_all("soak", chosen(parts, wanted)?)
 }
 
@@ -129,10 +132,6 @@ fn kill_run(seed: &str) -> anyhow::Result<()> {
 /// A test on a real API server, made longer by variables.
 fn long_test(name: &str, variables: &[(&str, &str)]) -> anyhow::Result<()> {
     longer(("otctl", "it"), name, variables)
-}
-
-fn sequences(name: &str, variables: &[(&str, &str)]) -> anyhow::Result<()> {
-    longer(("workspace-controller", "sim"), name, variables)
 }
 
 fn longer(
