@@ -53,7 +53,7 @@ fn tests() -> anyhow::Result<()> {
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     let threads = env::var(THREADS).unwrap_or_else(|_| (3 * cores).to_string());
     let garbage = env::var(GARBAGE).unwrap_or_else(|_| "400".to_owned());
-    let tests = cargo(["test", "--locked", "--workspace"]);
+    let tests = cargo(["test", "--locked", "--workspace", "--no-fail-fast"]);
     tests.env(THREADS, &threads).env(GARBAGE, &garbage).run()
 }
 

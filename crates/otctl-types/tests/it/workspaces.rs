@@ -13,10 +13,12 @@ use crate::support::examples;
 /// The namespace of what has none; `kubectl` does not look at it.
 const NOWHERE: &str = "default";
 
-/// The example with every field.
+/// The example with every field, under a name of its own: others make the examples meanwhile.
 fn full() -> Value {
     let (_, text) = examples().into_iter().find(|(file, _)| file == "workspace-full.yaml").unwrap();
-    serde_saphyr::from_str(&text).unwrap()
+    let mut full: Value = serde_saphyr::from_str(&text).unwrap();
+    full["metadata"]["name"] = json!("full");
+    full
 }
 
 /// A workspace with one container.

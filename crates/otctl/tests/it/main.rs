@@ -7,6 +7,7 @@
     reason = "seeds and figures of a run are part of its result"
 )]
 
+mod at_rest;
 mod bandwidth;
 mod changes;
 mod controller_log;

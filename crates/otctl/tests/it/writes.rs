@@ -1,20 +1,16 @@
-//! What an image costs the API server, and what it costs when nothing happens. The lists are those of ARCHITECTURE.md.
+//! What an image costs the API server. The lists are those of ARCHITECTURE.md.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
 
 use image_server::Content;
 use local_cluster::audit::{AuditEntry, Mark};
 use otctl_types::diskimage::Phase;
 use serde_json::Value;
 
-use crate::stage::{NAMESPACE, Stage, answer_of, phase, status, told, until, well_behaved};
+use crate::stage::{NAMESPACE, Stage, answer_of, status, told, well_behaved};
 
 /// More than a first look reads.
 const SIZE: u64 = 80 << 10;
-/// Images at rest, and how long nothing may be written about them.
-const RESTING: usize = 200;
-const REST: Duration = Duration::from_secs(60);
 
 /// Writes by what they are.
 type Table = BTreeMap<String, usize>;
@@ -25,18 +21,18 @@ async fn a_successful_image_costs_exactly_what_is_listed() {
     stage.keep_lease();
     stage.start_controller();
     stage.await_ledger("the queue rests", |ledger| ledger.limit == Some(1)).await;
-    let at_rest = quiet(&stage).await;
+    let at_rest = stage.quiet().await;
 
     stage.create(&stage.image("at-once", Content::generated(SIZE, 1), well_behaved())).await;
     stage.await_phase("at-once", Phase::Succeeded).await;
-    let after_one = quiet(&stage).await;
+    let after_one = stage.quiet().await;
     expect(&stage, at_rest, &table(&admitted_at_once(&[])));
 
     let first = stage.image("first", Content::generated(SIZE, 2), well_behaved());
     let second = stage.image("second", Content::generated(SIZE, 3), well_behaved());
     stage.create_all(&[first, second]).await;
     stage.await_all_ended().await;
-    quiet(&stage).await;
+    stage.quiet().await;
     let second = of(&stage.writes(after_one), "second");
     assert_eq!(second, table(&waited()), "it waited");
     expect_effect(&stage);
@@ -98,73 +94,6 @@ fn waited() -> Vec<(&'static str, usize)> {
         }
     }
     writes
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn two_hundred_images_at_rest_cause_no_write() {
-    let mut stage = Stage::set(&[("concurrency", "10")]).await;
-    stage.keep_lease();
-    stage.start_controller();
-    for number in 0..RESTING {
-        stage.create(&resting(&stage, number)).await;
-    }
-    until("all are at rest", async || {
-        let images = stage.images().list(&kube::api::ListParams::default()).await.unwrap().items;
-        images.iter().all(rests).then_some(())
-    })
-    .await;
-    quiet(&stage).await;
-    let mark = stage.mark();
-    // Time has to pass: there is no event to wait for when nothing is to happen.
-    tokio::time::sleep(REST).await;
-    let writes: Vec<String> = stage.writes(mark).iter().map(told).collect();
-    let renewals = stage.requests(mark).iter().filter(|entry| entry.is_write()).count();
-    let reads = stage.requests(mark).len() - renewals;
-    println!(
-        "{RESTING} images at rest for {REST:?}: {} writes, {renewals} lease renewals, {reads} reads",
-        writes.len()
-    );
-    assert!(writes.is_empty(), "{}", writes.join("\n"));
-    assert!(renewals > 0, "the controller lives");
-    stage.finish().await;
-}
-
-/// A few that are done, some that failed for good, some that are suspended, some whose class is missing.
-fn resting(stage: &Stage, number: usize) -> otctl_types::VMDiskImage {
-    let name = format!("image-{number}");
-    match number % 10 {
-        0 => stage.image(&name, Content::generated(SIZE, 4), well_behaved()),
-        1..=4 => stage.image_of(&name, &stage.server.url("nowhere")),
-        5..=7 => {
-            let mut image = stage.image_of(&name, &stage.server.url("nowhere"));
-            image.spec.suspend = true;
-            image
-        }
-        _ => {
-            let mut image = stage.image_of(&name, &stage.server.url("nowhere"));
-            image.spec.storage_class = Some("missing".to_owned());
-            image
-        }
-    }
-}
-
-fn rests(image: &otctl_types::VMDiskImage) -> bool {
-    let reason = image.status.as_ref().map(crate::stage::ready_reason).unwrap_or_default();
-    matches!(phase(image), Some(Phase::Succeeded | Phase::Failed))
-        || matches!(reason, "Suspended" | "StorageClassNotFound")
-}
-
-/// Waits until the controller has written nothing for two seconds, and gives the end of the log.
-async fn quiet(stage: &Stage) -> Mark {
-    let (mut mark, mut since) = (stage.mark(), Instant::now());
-    until("the controller rests", async || {
-        if !stage.writes(mark).is_empty() {
-            (mark, since) = (stage.mark(), Instant::now());
-        }
-        (since.elapsed() > Duration::from_secs(2)).then_some(())
-    })
-    .await;
-    stage.mark()
 }
 
 /// The controller's writes since then are exactly these.

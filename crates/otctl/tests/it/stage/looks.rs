@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
@@ -112,6 +112,19 @@ impl Stage {
 
 /// What the controller asked of the API server.
 impl Stage {
+    /// Waits until the controller has written nothing for two seconds, and gives the end of the log.
+    pub(crate) async fn quiet(&self) -> Mark {
+        let (mut mark, mut since) = (self.mark(), Instant::now());
+        until("the controller rests", async || {
+            if !self.writes(mark).is_empty() {
+                (mark, since) = (self.mark(), Instant::now());
+            }
+            (since.elapsed() > Duration::from_secs(2)).then_some(())
+        })
+        .await;
+        self.mark()
+    }
+
     /// The end of the audit log.
     pub(crate) fn mark(&self) -> Mark {
         self.cluster().audit().mark().unwrap()
