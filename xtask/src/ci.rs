@@ -45,13 +45,14 @@ fn parts() -> Vec<Part<'static>> {
     ]
 }
 
-/// What takes long waits for API servers at times: three at a time for each core, unless somebody says otherwise. It is they
-/// who compute most; a sixth of that is collecting garbage, which those that live for seconds can do without.
+/// What takes long waits for API servers at times, so that few cores carry three tests each, and many one each, as ever: a
+/// test takes up to a gigabyte. It is the API servers who compute most; a sixth of that is collecting garbage, which those
+/// that live for seconds can do without.
 fn tests() -> anyhow::Result<()> {
     const THREADS: &str = "RUST_TEST_THREADS";
     const GARBAGE: &str = "GOGC";
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
-    let threads = env::var(THREADS).unwrap_or_else(|_| (3 * cores).to_string());
+    let threads = env::var(THREADS).unwrap_or_else(|_| cores.max(6.min(3 * cores)).to_string());
     let garbage = env::var(GARBAGE).unwrap_or_else(|_| "400".to_owned());
     let tests = cargo(["test", "--locked", "--workspace", "--no-fail-fast"]);
     tests.env(THREADS, &threads).env(GARBAGE, &garbage).run()
