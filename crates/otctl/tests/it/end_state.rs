@@ -17,7 +17,7 @@ use crate::stage::{Stage, until};
 const SNAPSHOT_GROUP: &str = "snapshot.storage.k8s.io";
 
 /// What does not change for so long is at rest.
-pub(crate) const QUIET: Duration = Duration::from_secs(2);
+const QUIET: Duration = Duration::from_secs(2);
 
 impl Stage {
     /// Images, the ledger, and everything that was made for the images, masked, once nothing is on its way out any

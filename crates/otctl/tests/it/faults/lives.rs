@@ -18,7 +18,7 @@ use testbed::world::Version;
 
 use super::SIZE;
 use super::proxied::Proxied;
-use crate::end_state::{QUIET, at_rest};
+use crate::end_state::at_rest;
 use crate::stage::{PATIENCE, Stage, pod_phase, until, well_behaved};
 use crate::timeline::Timeline;
 
@@ -116,14 +116,9 @@ impl Lives {
 
     /// Waits until nothing was written for a while; how much was asked until then.
     pub(super) async fn quiet(&self) -> usize {
-        let (mut asked, mut since) = (self.controller.asked(), Instant::now());
-        until("the controller rests", async || {
-            if !self.controller.writes(asked).is_empty() {
-                (asked, since) = (self.controller.asked(), Instant::now());
-            }
-            (since.elapsed() > QUIET).then(|| self.controller.asked())
-        })
-        .await
+        let asked = self.controller.asked();
+        at_rest(async || Some(self.controller.writes(asked).len())).await;
+        self.controller.asked()
     }
 
     /// Waits until what is left in a namespace is what should be, and its slot is free.

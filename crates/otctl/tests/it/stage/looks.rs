@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
@@ -20,6 +20,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use super::{LOOK_RARELY, NAMESPACE, PATIENCE, Stage, until};
+use crate::end_state::at_rest;
 
 /// The ledger, Jobs and pods.
 impl Stage {
@@ -112,16 +113,10 @@ impl Stage {
 
 /// What the controller asked of the API server.
 impl Stage {
-    /// Waits until the controller has written nothing for two seconds, and gives the end of the log.
+    /// Waits until the controller has written nothing for a while, and gives the end of the log.
     pub(crate) async fn quiet(&self) -> Mark {
-        let (mut mark, mut since) = (self.mark(), Instant::now());
-        until("the controller rests", async || {
-            if !self.writes(mark).is_empty() {
-                (mark, since) = (self.mark(), Instant::now());
-            }
-            (since.elapsed() > Duration::from_secs(2)).then_some(())
-        })
-        .await;
+        let mark = self.mark();
+        at_rest(async || Some(self.writes(mark).len())).await;
         self.mark()
     }
 

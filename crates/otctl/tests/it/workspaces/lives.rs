@@ -16,10 +16,10 @@ use testbed::check;
 use testbed::mask::{EndState, difference, end_state};
 
 use super::labs::{self, Labs};
-use crate::end_state::{QUIET, at_rest};
+use crate::end_state::at_rest;
 use crate::faults::lives::{Write, told};
 use crate::faults::proxied::{ALONE, Proxied};
-use crate::stage::{PATIENCE, pod_phase, until, well_behaved};
+use crate::stage::{PATIENCE, pod_phase, well_behaved};
 use crate::timeline::Timeline;
 
 /// More than a first look reads.
@@ -147,14 +147,8 @@ impl Lives {
     }
 
     async fn quiet(&self) {
-        let (mut asked, mut since) = (self.controller.asked(), Instant::now());
-        until("the controller rests", async || {
-            if !self.controller.writes(asked).is_empty() {
-                (asked, since) = (self.controller.asked(), Instant::now());
-            }
-            (since.elapsed() > QUIET).then_some(())
-        })
-        .await;
+        let asked = self.controller.asked();
+        at_rest(async || Some(self.controller.writes(asked).len())).await;
     }
 
     /// Waits until what is left is what should be.
